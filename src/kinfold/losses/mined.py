@@ -1,0 +1,49 @@
+"""A loss with its miner: called like a loss, looks only at what the miner chose."""
+
+from torch import Tensor, nn
+
+from kinfold.losses.loss import Loss
+from kinfold.miners import Miner
+from kinfold.pairs import Labels
+
+
+class Mined(nn.Module):
+    """`Mined(loss, miner)(embeddings, labels)` is `loss(embeddings, labels, tuples=miner(embeddings, labels))`.
+
+    >>> import torch, kinfold
+    >>> mined = Mined(kinfold.losses.create("margin"), kinfold.miners.create("distance-weighted"))
+    >>> mined(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape
+    torch.Size([])
+    """
+
+    def __init__(self, loss: Loss, miner: Miner) -> None:
+        super().__init__()
+        if loss.proxies is not None:
+            raise ValueError(f"{type(loss).__name__} compares samples with its own proxies: there is nothing to mine")
+        self.loss = loss
+        self.miner = miner
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        *,
+        relation: Tensor | None = None,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Labels | None = None,
+        ids: Tensor | None = None,
+        ref_ids: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of what the miner chose; arguments as those of a loss."""
+        given = {
+            "relation": relation,
+            "ref_embeddings": ref_embeddings,
+            "ref_labels": ref_labels,
+            "ids": ids,
+            "ref_ids": ref_ids,
+        }
+        return self.loss(embeddings, labels, **given, tuples=self.miner(embeddings, labels, **given))  # type: ignore[no-any-return]
+
+    def pair_weights(self, embeddings: Tensor, labels: Labels | None = None) -> Tensor:
+        """dL/dS (B, B) of the mined loss: zero for every pair that the miner left out."""
+        return self.loss.pair_weights(embeddings, labels, tuples=self.miner(embeddings, labels))

@@ -1,0 +1,77 @@
+"""What a loss is handed and what it gives back: scored pairs in, terms out.
+
+A loss is a ratio of sums (or a sum of such ratios), so the terms of two blocks of rows add up to those of both.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class Terms(NamedTuple):
+    """The single values of a loss and how they make a mean: sum over k of sums[k] / counts[k].
+
+    values: (B, R) for pairs, (B,) for anchors, (T,) for tuples, () for a loss of the whole batch.
+    sums, counts: (k,) each; counts carry no gradient, and a count of zero makes its ratio zero.
+    """
+
+    values: Tensor
+    sums: Tensor
+    counts: Tensor
+
+    @classmethod
+    def over(cls, values: Tensor, count: Tensor | int) -> "Terms":
+        """Terms whose mean is values.sum() / count."""
+        counts = torch.as_tensor(count, device=values.device).to(values.dtype).reshape(1)
+        return cls(values, values.sum().reshape(1), counts)
+
+    def mean(self) -> Tensor:
+        return (self.sums / self.counts.masked_fill(self.counts <= 0, 1.0)).sum()
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Pairs with their scores: a cosine, a dot product or a distance, as the loss declares.
+
+    scores, positives, negatives: (B, R); or any one shape that holds pairs, for losses that work pair by pair.
+    weights: how much a pair counts, where not 1.
+    labels: the anchors' labels in a shape that broadcasts to `scores`, where given.
+    symmetric: the references are the anchors themselves.
+    from_triplets: the pairs are the (a, p) and (a, n) sides of triplets, shape (2, T).
+    """
+
+    scores: Tensor
+    positives: Tensor
+    negatives: Tensor
+    weights: Tensor | None = None
+    labels: Tensor | None = None
+    symmetric: bool = False
+    from_triplets: bool = False
+
+    def per_pair(self, values: Tensor) -> Terms:
+        """Mean over all pairs of the relation."""
+        if self.weights is None:
+            return Terms.over(values, (self.positives | self.negatives).sum())
+        weights = self.weights * (self.positives | self.negatives)
+        return Terms.over(values * weights, weights.sum())
+
+    def per_anchor(self, values: Tensor) -> Terms:
+        """Mean over the anchors that have a positive and a negative; the others' values are set to zero."""
+        valid = self.positives.any(dim=1) & self.negatives.any(dim=1)
+        return Terms.over(torch.where(valid, values, 0.0), valid.sum())
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), exact to rounding: torch's own default goes over to x at 20, where the rest is still 2e-9."""
+    return functional.softplus(x, threshold=50.0)
+
+
+def masked_logsumexp(values: Tensor, mask: Tensor, dim: int = 1) -> Tensor:
+    """log sum exp over the True entries; a very large negative number, with zero gradient, where there is none.
+
+    Minus infinity would be the limit, but its gradient is NaN.
+    """
+    return torch.logsumexp(values.masked_fill(~mask, -1e30), dim=dim)

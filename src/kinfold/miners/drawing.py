@@ -1,0 +1,33 @@
+"""Drawing one column per row, uniformly or by weight, from an explicit generator."""
+
+import torch
+from torch import Tensor
+
+
+def choose(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A uniformly drawn True column of each row (B,), and whether the row has one.
+
+    >>> choose(torch.tensor([[False, True], [False, False]]), torch.Generator())
+    (tensor([1, 0]), tensor([ True, False]))
+    """
+    # float32 counts whole numbers exactly up to 2^24 columns
+    return draw(mask.float(), generator)
+
+
+def draw(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A column of each row (B,) with probability in proportion to its weight >= 0, and whether any weight is positive.
+
+    One random number per row is laid on the running sum of the weights.
+    """
+    rows, columns = weights.shape
+    chance = torch.rand(rows, generator=generator, device=generator.device, dtype=torch.float64)
+    chance = chance.to(weights.device, weights.dtype)
+    if columns == 0:
+        return torch.zeros(rows, dtype=torch.int64, device=weights.device), torch.zeros_like(chance, dtype=torch.bool)
+    running = weights.cumsum(dim=1)
+    total = running[:, -1]
+    found = total > 0
+    # strictly below the total, so that a column of positive weight always lies above the mark
+    mark = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
+    index = torch.searchsorted(running, mark[:, None], right=True).squeeze(1).clamp(max=columns - 1)
+    return torch.where(found, index, 0), found

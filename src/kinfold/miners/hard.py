@@ -1,0 +1,24 @@
+"""Batch hard: the farthest positive and the nearest negative of every anchor (Hermans et al., 2017)."""
+
+import torch
+
+from kinfold.miners.miner import Miner, sphere_distances
+from kinfold.pairs import Triplets, View
+
+
+class Hard(Miner):
+    """The hardest triplet of each anchor. Draws nothing, unless `switch` is set."""
+
+    def __init__(self, switch: float = 0.0, generator: torch.Generator | None = None) -> None:
+        super().__init__(generator, switch)
+
+    def mine(self, seen: View) -> Triplets:
+        relation = seen.relation
+        valid = relation.has_both()
+        if relation.positives.shape[1] == 0:
+            index = torch.zeros_like(valid, dtype=torch.int64)
+            return self.triplets(seen, index, index, valid)
+        distance = sphere_distances(seen)
+        positive = distance.masked_fill(~relation.positives, -torch.inf).argmax(dim=1)
+        negative = distance.masked_fill(~relation.negatives, torch.inf).argmin(dim=1)
+        return self.triplets(seen, positive, negative, valid)

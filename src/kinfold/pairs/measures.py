@@ -1,0 +1,86 @@
+"""How close two embeddings are: matrices (B, R) between two sets, and the same measure row by row.
+
+Every measure has finite gradients everywhere, also where two embeddings coincide or one of them is zero.
+`rows=True` compares row i of `x` with row i of `y` and gives (B,).
+"""
+
+import torch
+from torch import Tensor
+
+_ZERO_NORM = 1e-12
+
+
+def normalize(x: Tensor) -> Tensor:
+    """Rows scaled to length one; a zero row stays zero and gets no gradient.
+
+    Each row is first divided by its largest entry, so that squares of huge or tiny entries neither overflow nor vanish.
+    """
+    if x.shape[-1] == 0:
+        return x
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    zero = largest <= _ZERO_NORM
+    scaled = x / largest.masked_fill(zero, 1.0)
+    length: Tensor = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return (scaled / length.masked_fill(zero, 1.0)).masked_fill(zero, 0.0)
+
+
+def dot(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """x . y"""
+    return (x * y).sum(dim=-1) if rows else x @ y.T
+
+
+def cosine(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """x . y / (|x| |y|)
+
+    >>> cosine(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 5.0], [-1.0, 0.0]]))
+    tensor([[ 1.,  0., -1.]])
+    """
+    unit = normalize(x)
+    return dot(unit, unit if y is x else normalize(y), rows=rows)
+
+
+def squared_euclidean(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """|x - y|^2
+
+    The matrix comes from one product, |x|^2 + |y|^2 - 2 x.y, after the mean of `y` is taken from both: distances do not
+    depend on it, and the difference of large numbers loses less.
+    """
+    if rows:
+        return (x - y).square().sum(dim=-1)
+    centre = y.detach().mean(dim=0) if y.shape[0] else y.new_zeros(y.shape[-1])
+    x, y = x - centre, y - centre
+    lengths = x.square().sum(dim=-1, keepdim=True) + y.square().sum(dim=-1)
+    return torch.addmm(lengths, x, y.T, alpha=-2.0).clamp(min=0.0)
+
+
+def euclidean(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """|x - y|"""
+    return root(squared_euclidean(x, y, rows=rows))
+
+
+def sphere_distance(similarity: Tensor) -> Tensor:
+    """Euclidean distance of unit vectors from their cosine: sqrt(2 - 2 cos)."""
+    return root(2.0 - 2.0 * similarity)
+
+
+def sphere_squared(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances 2 - 2 x.y of rows that have length one already, from one fused product."""
+    return torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0)
+
+
+def snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """Var(x - y) / Var(x) over the features: the noise that turns x into y against the signal x (Yuan et al., 2019).
+
+    Not symmetric. An anchor without variance has no signal to compare with: its row is zero.
+    """
+    x, y = x - x.mean(dim=-1, keepdim=True), y - y.mean(dim=-1, keepdim=True)
+    signal = x.square().sum(dim=-1, keepdim=not rows)
+    silent = signal <= torch.finfo(signal.dtype).eps ** 2
+    noise = squared_euclidean(x, y, rows=rows)
+    return (noise / signal.masked_fill(silent, 1.0)).masked_fill(silent, 0.0)
+
+
+def root(squared: Tensor) -> Tensor:
+    """Square root whose gradient is zero, not infinite, at zero."""
+    # clamp passes no gradient below its bound; the bound's root is one unit of rounding, too small to matter
+    return squared.clamp(min=torch.finfo(squared.dtype).eps ** 2).sqrt()

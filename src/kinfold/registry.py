@@ -1,0 +1,96 @@
+"""The names of everything that can be created by name, and where each one lives. Listing imports nothing.
+
+A target is `module:attribute`. It is imported when it is first resolved, so a name costs nothing until it is used.
+"""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_TARGETS: dict[str, dict[str, str]] = {
+    "losses": {
+        "similarity-margin": "kinfold.losses.similarity_margin:SimilarityMargin",
+        "contrastive": "kinfold.losses.contrastive:Contrastive",
+        "triplet": "kinfold.losses.triplet:Triplet",
+        "margin": "kinfold.losses.margin:Margin",
+        "binomial": "kinfold.losses.binomial:Binomial",
+        "lifted": "kinfold.losses.lifted:Lifted",
+        "n-pair": "kinfold.losses.n_pair:NPair",
+        "histogram": "kinfold.losses.histogram:Histogram",
+        "multi-similarity": "kinfold.losses.multi_similarity:MultiSimilarity",
+        "precision-at-k": "kinfold.losses.precision_at_k:PrecisionAtK",
+        "proxy-nca": "kinfold.losses.proxy_nca:ProxyNCA",
+        "proxy-anchor": "kinfold.losses.proxy_anchor:ProxyAnchor",
+        "normalized-softmax": "kinfold.losses.normalized_softmax:NormalizedSoftmax",
+    },
+    "miners": {
+        "all": "kinfold.miners.all:All",
+        "multi-similarity": "kinfold.miners.multi_similarity:MultiSimilarity",
+        "semihard-pairs": "kinfold.miners.semihard_pairs:SemihardPairs",
+        "distance-weighted-pairs": "kinfold.miners.distance_weighted_pairs:DistanceWeightedPairs",
+        "random": "kinfold.miners.random:Random",
+        "semihard": "kinfold.miners.semihard:Semihard",
+        "softhard": "kinfold.miners.softhard:Softhard",
+        "hard": "kinfold.miners.hard:Hard",
+        "distance-weighted": "kinfold.miners.distance_weighted:DistanceWeighted",
+    },
+}
+
+
+def names(kind: str) -> list[str]:
+    """Registered names of one kind, in the order of the documentation.
+
+    >>> names("miners")[:2]
+    ['all', 'multi-similarity']
+    """
+    return [*_kind(kind)]
+
+
+def resolve(kind: str, name: str) -> Any:
+    """The class or function registered under `name`."""
+    targets = _kind(kind)
+    if name not in targets:
+        raise ValueError(f"unknown name {name!r} in {kind}{nearest(name, targets)}; kinfold.list({kind!r}) shows all")
+    module, attribute = targets[name].split(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def create(kind: str, name: str, **options: Any) -> Any:
+    """Make the object registered under `name`; an option that it does not have is an error with the nearest one."""
+    target: Callable[..., Any] = resolve(kind, name)
+    known = inspect.signature(target).parameters
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"{name!r} has no option {option!r}{nearest(option, known)}; it takes {', '.join(known) or 'none'}"
+            )
+    missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
+    if missing:
+        raise ValueError(f"{name!r} needs the option{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    return target(**options)
+
+
+def register(kind: str, name: str, target: str) -> None:
+    """Add `module:attribute` under a new name, so that it can be created, listed and used in a recipe like our own."""
+    targets = _kind(kind)
+    if name in targets and targets[name] != target:
+        raise ValueError(f"{name!r} is already registered in {kind} as {targets[name]}; choose another name")
+    if target.count(":") != 1:
+        raise ValueError(f"target {target!r} must look like 'package.module:attribute'")
+    targets[name] = target
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` with the closest known word, or nothing where none is close."""
+    close = difflib.get_close_matches(word.replace("_", "-"), [*known], n=1, cutoff=0.5) or difflib.get_close_matches(
+        word, [*known], n=1, cutoff=0.5
+    )
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _kind(kind: str) -> dict[str, str]:
+    if kind not in _TARGETS:
+        raise ValueError(f"unknown kind {kind!r}{nearest(kind, _TARGETS)}; the kinds are {', '.join(_TARGETS)}")
+    return _TARGETS[kind]

@@ -1,0 +1,143 @@
+"""Every loss equals a naive loop in float64, on batches with unequal classes, masks with holes, and reference sets."""
+
+import pytest
+import torch
+
+from kinfold.pairs import Relation, Triplets
+from tests.losses.references import PROXY_REFERENCES, REFERENCES, TRIPLET_REFERENCES
+from tests.problems import LOSSES, NUM_CLASSES, all_triplets_of, batch, close, generator, has_proxies, make
+
+OPTIONS: dict[str, list[dict]] = {
+    "similarity-margin": [{}, {"margin": 0.4, "threshold": 0.1}],
+    "binomial": [{}, {"positive_scale": 0.7, "negative_scale": 3.0, "threshold": -0.2}],
+    "contrastive": [{}, {"margin": 1.3, "positive_margin": 0.4}, {"squared": True}],
+    "margin": [{}, {"margin": 0.33, "beta": 0.8}],
+    "triplet": [{}, {"squared": False}, {"margin": 0.7, "average": "active"}, {"squared": False, "average": "active"}],
+    "lifted": [{}],
+    "n-pair": [{}, {"regularization": 0.0}, {"regularization": 0.02, "norm_power": 1}],
+    "histogram": [{}, {"bins": 11}, {"bins": 5}, {"bins": 151}],
+    "multi-similarity": [
+        {},
+        {"epsilon": None},
+        {"positive_scale": 3.0, "negative_scale": 10.0, "threshold": 0.2, "epsilon": 0.5},
+    ],
+    "precision-at-k": [{}, {"k": 1}, {"k": 2, "margin": 0.5}, {"k": 7}, {"k": 100, "margin": 0.3}],
+    "proxy-nca": [{}, {"scale": 1.5}],
+    "proxy-anchor": [{}, {"margin": 0.2, "scale": 64.0}],
+    "normalized-softmax": [{}, {"temperature": 0.5}],
+}
+CASES = [(name, options) for name in LOSSES for options in OPTIONS[name]]
+PAIR_CASES = [case for case in CASES if not has_proxies(case[0])]
+PROXY_CASES = [case for case in CASES if has_proxies(case[0])]
+TRIPLET_CASES = [case for case in PAIR_CASES if case[0] in TRIPLET_REFERENCES]
+
+
+def ids(case: object) -> str:
+    return case if isinstance(case, str) else ",".join(f"{k}={v}" for k, v in case.items()) or "defaults"
+
+
+def exact(name, options):
+    """The loss in double precision, and the options with the numbers that it really holds: 1.2 is not a float32."""
+    loss = make(name, **options).double()
+    return loss, options | {"beta": loss.beta.item()} if name == "margin" else options
+
+
+def reference(name, options, anchors, references, relation) -> float:
+    masks = relation.positives.numpy(), relation.negatives.numpy()
+    return REFERENCES[name](anchors.numpy(), references.numpy(), *masks, **options)
+
+
+@pytest.mark.parametrize(("name", "options"), PAIR_CASES, ids=ids)
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_the_naive_loop_on_labels(name, options, seed):
+    sizes = [(5, 3, 1, 4), (2, 2, 7), (6, 1, 1, 2, 2), (3, 8)][seed]
+    x, y = batch(seed, dim=(3, 7, 12, 5)[seed], sizes=sizes)
+    loss, options = exact(name, options)
+    assert close(loss(x, y).item(), reference(name, options, x, x, Relation.from_labels(y)))
+
+
+@pytest.mark.parametrize(("name", "options"), PAIR_CASES, ids=ids)
+def test_equals_the_naive_loop_on_a_relation_with_ignored_pairs(name, options):
+    x, _ = batch(7)
+    chance = torch.rand(len(x), len(x), generator=generator(1))
+    same = torch.arange(len(x))
+    relation = Relation((chance < 0.25) & (same[:, None] != same), (chance > 0.5) & (same[:, None] != same))
+    loss, options = exact(name, options)
+    given = loss(x, relation=chance < 0.25, tuples=relation)
+    assert close(given.item(), reference(name, options, x, x, relation))
+
+
+@pytest.mark.parametrize(("name", "options"), PAIR_CASES, ids=ids)
+def test_equals_the_naive_loop_against_a_reference_set(name, options):
+    x, y = batch(3)
+    r, z = batch(4, sizes=(2, 6, 3))
+    loss, options = exact(name, options)
+    expected = reference(name, options, x, r, Relation.from_labels(y, z))
+    assert close(loss(x, y, ref_embeddings=r, ref_labels=z).item(), expected)
+
+
+@pytest.mark.parametrize(("name", "options"), PROXY_CASES, ids=ids)
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_proxy_losses_equal_the_naive_loop(name, options, multi_label):
+    x, y = batch(5)
+    loss = make(name, **options).double()
+    relation = y[:, None] == torch.arange(NUM_CLASSES)
+    if multi_label:
+        relation = relation | (torch.rand(relation.shape, generator=generator(2)) < 0.3)
+    expected = PROXY_REFERENCES[name](x.numpy(), relation.numpy(), loss.proxies.detach().numpy(), **options)
+    given = loss(x, relation=relation) if multi_label else loss(x, y)
+    assert close(given.item(), expected)
+
+
+@pytest.mark.parametrize(("name", "options"), TRIPLET_CASES, ids=ids)
+def test_triplets_equal_the_naive_loop(name, options):
+    x, y = batch(6)
+    every = all_triplets_of(Relation.from_labels(y))
+    picked = torch.randperm(len(every.valid), generator=generator(0))[:20]
+    rows = torch.stack([every.anchor, every.positive, every.negative], dim=1)[picked].tolist()
+    rows += [(0, 0, 5), (3, 3, 1)]  # pure push: the positive is the anchor itself
+    loss, options = exact(name, options)
+    expected = TRIPLET_REFERENCES[name](x.numpy(), x.numpy(), [tuple(row) for row in rows], **options)
+    triplets = Triplets.of(rows)
+    assert close(loss(x, y, tuples=triplets).item(), expected)
+    # an invalid triplet counts for nothing, wherever it points
+    valid = torch.cat([triplets.valid, torch.tensor([False])])
+    zero = torch.tensor([0])
+    columns = [torch.cat([c, zero]) for c in (triplets.anchor, triplets.positive, triplets.negative)]
+    assert close(loss(x, y, tuples=Triplets(*columns, valid)).item(), expected)
+
+
+def test_margin_with_a_beta_per_class_and_as_coded():
+    x, y = batch(8)
+    betas = torch.tensor([0.6, 0.9, 1.2, 1.0, 0.7, 1.1], dtype=torch.float64)
+    dense = make("margin", num_classes=6).double()
+    mined = make("margin", num_classes=6, variant="as-coded").double()
+    for loss in (dense, mined):
+        loss.beta.data.copy_(betas)
+    relation = Relation.from_labels(y)
+    expected = reference("margin", {"beta": betas[y].numpy()}, x, x, relation)
+    assert close(dense(x, y).item(), expected)
+    rows = [(0, 1, 2), (3, 4, 5), (6, 6, 7)]
+    expected = TRIPLET_REFERENCES["margin"](x.numpy(), x.numpy(), rows, beta=betas[y].numpy(), variant="as-coded")
+    assert close(mined(x, y, tuples=Triplets.of(rows)).item(), expected)
+
+
+@pytest.mark.parametrize("name", ["similarity-margin", "binomial", "contrastive", "margin"])
+def test_a_real_relation_weights_both_sides(name):
+    """r l+ + (1 - r) l-, in the pair matrix, and as the mean of copies where r is a fraction."""
+    x, _ = batch(9)
+    n = len(x)
+    everyone = ~torch.eye(n, dtype=torch.bool)
+    r = torch.rand(n, n, generator=generator(3), dtype=torch.float64)
+    matrix = make(name, reduction="none")
+    kin = matrix(x, relation=everyone)
+    other = matrix(x, relation=torch.zeros(n, n, dtype=torch.bool))
+    expected = (r * kin + (1 - r) * other) * everyone
+    torch.testing.assert_close(matrix(x, relation=r), expected, rtol=1e-12, atol=1e-12)
+    # three copies of which two are kin are worth r = 2/3
+    mean = make(name)
+    thirds = torch.full((n, n), 2 / 3, dtype=torch.float64)
+    copies = torch.cat([everyone, everyone, torch.zeros_like(everyone)], dim=1)
+    same = torch.eye(n, dtype=torch.bool).repeat(1, 3)
+    listed = mean(x, relation=copies, ref_embeddings=x.repeat(3, 1), tuples=Relation(copies, ~copies & ~same))
+    assert close(mean(x, relation=thirds).item(), listed.item(), 1e-9)
