@@ -12,13 +12,11 @@ def precision_at_k(
 ) -> Tensor:
     """Loss of every anchor, (B,): zero without a positive or without a negative.
 
-    (sum of the k largest s^) - T,   s^ = s for positives, s + margin for negatives
-    T = sum of the k largest positive s                                          if there are at least k positives
-    T = sum of all positive s + sum of the k - n+ largest s^ of the negatives    if there are n+ < k
+    sum over N of s^ - sum over P of s,   s^ = s for positives, s + margin for negatives
 
-    This equals sum over N of s^ minus sum over P of s: P are the positives left out of the top k that should be in it
-    (all of them, or the best), N as many negatives that took their places (the lowest-ranked, or all). It bounds
-    margin * (number of avoidable wrong items in the top k).
+    The k best by s^ should hold m = min(k, n+) positives. P are those of the m best positives that were left out, N as
+    many negatives that took their places: the lowest-ranked among the k best. |N| = |P|, so the value is never
+    negative, and it bounds margin * (number of avoidable wrong items in the top k).
 
     Only the k best of each side can take part, so nothing is sorted in full.
 
@@ -27,16 +25,18 @@ def precision_at_k(
     tensor([0.7000])
     """
     width = min(k, similarity.shape[1])
-    place = torch.arange(width, device=similarity.device)
+    rank = torch.arange(width, device=similarity.device)
     kin, kin_count = _best(similarity, positives, width)
     other, other_count = _best(similarity + margin, negatives, width)
-    size = (kin_count + other_count).clamp(max=k)  # k, or all candidates where there are fewer
-    top = torch.cat([kin, other], dim=1).topk(width, dim=1).values
-    chosen = torch.where(place < size, top, 0.0).sum(dim=1)
-    wanted = torch.where(place < torch.minimum(kin_count, size), kin, 0.0).sum(dim=1)
-    spare = torch.where(place < size - kin_count, other, 0.0).sum(dim=1)
-    both = (kin_count > 0) & (other_count > 0)
-    return torch.where(both.squeeze(1), chosen - wanted - spare, 0.0)
+    size = (kin_count + other_count).clamp(max=width)  # all candidates where there are fewer than k
+    wanted = torch.minimum(kin_count, size)
+    # a positive of rank r is among the best if fewer than size - r negatives score above it (ties go to positives)
+    above = torch.searchsorted(-other.detach(), -kin.detach())
+    inside = ((above + rank < size) & (rank < kin_count)).sum(dim=1, keepdim=True)
+    left_out = (rank >= inside) & (rank < wanted)  # P
+    intruding = (rank >= size - wanted) & (rank < size - inside)  # N
+    values = torch.where(intruding, other, 0.0).sum(dim=1) - torch.where(left_out, kin, 0.0).sum(dim=1)
+    return torch.where(((kin_count > 0) & (other_count > 0)).squeeze(1), values, 0.0)
 
 
 def _best(similarity: Tensor, mask: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -49,8 +49,8 @@ class PrecisionAtK(Loss):
     """Sum over anchors divided by the batch size, on cosines.
 
     A balanced batch has n+ = per_class - 1 positives for everyone: k at or below it asks for the best of them, k
-    above it for all of them with k - n+ places to spare. The authors' k and margin are not known; the defaults are those
-    of a follow-up's code. k = per_class - 1 is a neutral start; tune k and margin on validation classes.
+    above it for all of them with k - n+ places to spare. The authors' k and margin are not known; the defaults are
+    those of a follow-up's code. k = per_class - 1 is a neutral start; tune k and margin on validation classes.
     """
 
     def __init__(self, k: int = 4, margin: float = 0.1, reduction: Reduction = "mean") -> None:

@@ -77,7 +77,7 @@ def view(
 def check_embeddings(embeddings: Tensor, name: str) -> Tensor:
     """The embeddings in full precision: float16 and bfloat16 become float32."""
     if not isinstance(embeddings, Tensor):
-        raise ValueError(f"{name} must be a torch tensor, got {type(embeddings).__name__}; torch.as_tensor makes one")
+        raise ValueError(f"{name} must be a torch tensor, got {type(embeddings).__name__}: use torch.as_tensor")
     if embeddings.dim() != 2 or not embeddings.is_floating_point():
         raise ValueError(
             f"{name} must be a floating point tensor of shape (B, d), got {embeddings.dtype} {tuple(embeddings.shape)}"
@@ -88,6 +88,8 @@ def check_embeddings(embeddings: Tensor, name: str) -> Tensor:
 @contextmanager
 def full_precision(embeddings: Tensor) -> Iterator[None]:
     """Switch autocast off inside: similarities near one need more digits than half precision has."""
+    if not isinstance(embeddings, Tensor):
+        raise ValueError(f"embeddings must be a torch tensor, got {type(embeddings).__name__}: use torch.as_tensor")
     with torch.autocast(device_type=embeddings.device.type, enabled=False):
         yield
 

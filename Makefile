@@ -1,0 +1,45 @@
+# `make demo` and `make test` are all a fresh machine needs: each sets up its own environment in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# small tensors gain nothing from many threads, and parallel tests lose by them
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test test-all lint docs bench clean
+
+demo: $(VENV)/core
+	$(BIN)/python -m kinfold.demo
+
+test: lint
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: lint
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/test
+	$(BIN)/python -m benchmarks.losses
+
+$(VENV)/core: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/test: $(VENV)/core
+	$(PIP) --editable ".[test]"
+	touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(PIP) --editable ".[docs]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) site results .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,50 @@
+"""Every loss that draws nothing compiles into one graph, without a break, and gives the same value and gradient."""
+
+import pytest
+import torch
+
+import kinfold
+from tests.problems import LOSSES, batch, draws, gradient, has_proxies, make
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def check(name, backend, **given):
+    x, y = batch(31, dtype=torch.float32)
+    expected, slope = gradient(make(name), x, y, **given)
+    loss = make(name)
+    compiled = torch.compile(loss, fullgraph=True, backend=backend)
+    leaf = x.clone().requires_grad_()
+    value = compiled(leaf, y, **given)
+    value.backward()
+    torch.testing.assert_close(value.detach(), expected)
+    torch.testing.assert_close(leaf.grad, slope, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n)])
+def test_one_graph_on_labels(name):
+    check(name, "eager")
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n) and not has_proxies(n)])
+def test_one_graph_on_a_reference_set(name):
+    r, z = batch(32, dtype=torch.float32)
+    items = torch.arange(len(z))
+    check(name, "eager", ref_embeddings=r, ref_labels=z, ids=items + 5, ref_ids=items)
+
+
+@pytest.mark.parametrize("name", ["contrastive", "triplet", "margin"])
+def test_one_graph_on_triplets(name):
+    x, y = batch(31, dtype=torch.float32)
+    check(name, "eager", tuples=kinfold.miners.create("hard")(x, y))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["multi-similarity", "triplet", "proxy-anchor", "binomial"])
+def test_inductor(name):
+    check(name, "inductor")

@@ -1,0 +1,82 @@
+"""The theorems of the top-k precision loss (Lu et al., 2019), and the sets behind the closed form."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kinfold.losses import precision_at_k
+
+# sixteenths: ties occur often, and sums are exact
+score = st.integers(-16, 16).map(lambda n: n / 16)
+
+
+@st.composite
+def query(draw):
+    kin = draw(st.lists(score, min_size=1, max_size=7))
+    other = draw(st.lists(score, min_size=1, max_size=9))
+    k = draw(st.integers(1, len(kin) + len(other)))
+    gamma = draw(st.integers(0, 16)) / 16
+    return sorted(kin, reverse=True), sorted(other, reverse=True), k, gamma
+
+
+def loss_of(kin, other, k, gamma):
+    s = torch.tensor([kin + other], dtype=torch.float64, requires_grad=True)
+    positives = torch.tensor([[True] * len(kin) + [False] * len(other)])
+    value = precision_at_k(s, positives, ~positives, k=k, margin=gamma)
+    return value.item(), torch.autograd.grad(value.sum(), s)[0].flatten().tolist()
+
+
+def wrong_in_top_k(kin, other, k, *, negatives_first):
+    """lPrec: negatives among the k best by plain similarity; ties go to one side."""
+    ranked = sorted([(-s, negatives_first, 0) for s in kin] + [(-s, not negatives_first, 1) for s in other])
+    return sum(is_negative for *_, is_negative in ranked[:k])
+
+
+@settings(max_examples=4000, deadline=None)
+@given(query())
+def test_the_loss_bounds_the_avoidable_errors(problem):
+    """T1 and T3: l >= gamma (lPrec - max(0, k - n+)), and l is never negative."""
+    kin, other, k, gamma = problem
+    value, _ = loss_of(kin, other, k, gamma)
+    errors = wrong_in_top_k(kin, other, k, negatives_first=True)
+    assert value >= -1e-12
+    assert value >= gamma * (errors - max(0, k - len(kin))) - 1e-12
+
+
+@settings(max_examples=4000, deadline=None)
+@given(query(), st.integers(1, 32))
+def test_separation_by_the_margin_makes_it_zero(problem, gap):
+    """T2 and T4: once the relevant positive clears the relevant negative by more than gamma, nothing is lost."""
+    kin, other, k, gamma = problem
+    worst_kin = kin[min(k, len(kin)) - 1]
+    spare = max(0, k - len(kin))  # negatives that the top k must hold
+    if spare < len(other):
+        # push the negatives from the first avoidable one down, below the positive that matters
+        limit = worst_kin - gamma - gap / 16
+        other = other[:spare] + [min(s, limit) for s in other[spare:]]
+    value, _ = loss_of(kin, other, k, gamma)
+    assert abs(value) < 1e-12
+    for negatives_first in (False, True):
+        assert wrong_in_top_k(kin, other, k, negatives_first=negatives_first) == spare
+
+
+@settings(max_examples=2000, deadline=None)
+@given(query())
+def test_the_gradient_moves_equally_many_of_each_side(problem):
+    kin, other, k, gamma = problem
+    _, slope = loss_of(kin, other, k, gamma)
+    pulled, pushed = slope[: len(kin)], slope[len(kin) :]
+    assert set(pulled) <= {0.0, -1.0}
+    assert set(pushed) <= {0.0, 1.0}
+    assert sum(pulled) + sum(pushed) == 0
+
+
+def test_in_case_one_the_lowest_ranked_negatives_of_the_top_k_are_pushed():
+    """Two positives, three places, all taken by negatives: one negative may stay, and it is the best one."""
+    _, slope = loss_of([0.1, 0.0], [0.9, 0.8, 0.7, 0.6], k=3, gamma=0.0)
+    assert slope == [-1, -1, 0, 1, 1, 0]
+
+
+def test_the_margin_counts_in_the_value():
+    value, _ = loss_of([0.5], [0.5], k=1, gamma=0.25)
+    assert value == 0.25

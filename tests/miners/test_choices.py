@@ -1,0 +1,214 @@
+"""What each miner chooses: exact sets where it is deterministic, frequencies where it draws."""
+
+import math
+
+import pytest
+import torch
+
+import kinfold
+from kinfold.miners.distance_weighted import log_inverse_density, negative_weights
+from kinfold.miners.drawing import choose, draw
+from kinfold.pairs import Relation, cosine
+from tests.losses.test_golden import LABELS, UNIT
+from tests.problems import batch, generator
+
+X, Y = batch(51, dim=3, sizes=(4, 3, 3))
+RELATION = Relation.from_labels(Y)
+DISTANCE = torch.cdist(torch.nn.functional.normalize(X), torch.nn.functional.normalize(X))
+
+
+def kin(a):
+    return RELATION.positives[a].nonzero().flatten().tolist()
+
+
+def other(a):
+    return RELATION.negatives[a].nonzero().flatten().tolist()
+
+
+def drawn(name, times=400, x=X, y=Y, **options):
+    """For every anchor the set of (positive, negative) that turn up in many draws; None for a skipped anchor."""
+    miner = kinfold.miners.create(name, generator=generator(0), **options)
+    seen = [set() for _ in range(len(x))]
+    for _ in range(times):
+        found = miner(x, y)
+        for a, p, n, ok in zip(
+            found.anchor.tolist(), found.positive.tolist(), found.negative.tolist(), found.valid.tolist(), strict=True
+        ):
+            seen[a].add((p, n) if ok else None)
+    return seen
+
+
+def test_hard_is_farthest_positive_and_nearest_negative():
+    found = kinfold.miners.create("hard")(X, Y)
+    for a in range(len(X)):
+        assert found.positive[a] == max(kin(a), key=lambda p: DISTANCE[a, p])
+        assert found.negative[a] == min(other(a), key=lambda n: DISTANCE[a, n])
+
+
+def test_random_reaches_every_triplet():
+    for a, seen in enumerate(drawn("random", times=800)):
+        assert seen == {(p, n) for p in kin(a) for n in other(a)}
+
+
+def test_random_over_the_batch_draws_distinct_triplets_uniformly():
+    miner = kinfold.miners.create("random", scope="batch", generator=generator(0))
+    total = sum(len(kin(a)) * len(other(a)) for a in range(len(X)))
+    tally = {}
+    for _ in range(2000):
+        found = miner(X, Y)
+        rows = list(zip(found.anchor.tolist(), found.positive.tolist(), found.negative.tolist(), strict=True))
+        assert len(set(rows)) == len(rows) == len(X)
+        assert bool(found.valid.all())
+        for a, p, n in rows:
+            assert p in kin(a)
+            assert n in other(a)
+            tally[a, p, n] = tally.get((a, p, n), 0) + 1
+    assert len(tally) == total
+    expected = 2000 * len(X) / total
+    assert all(abs(count - expected) < 6 * math.sqrt(expected) for count in tally.values())
+
+
+def test_random_over_the_batch_with_fewer_triplets_than_anchors():
+    y = torch.tensor([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
+    keep = torch.zeros(10, 10, dtype=torch.bool)
+    keep[0, 1] = True
+    found = kinfold.miners.create("random", scope="batch")(X, relation=keep)
+    assert int(found.valid.sum()) == 8
+    assert set(found.negative[found.valid].tolist()) == set(range(2, 10))
+    assert len(y) == len(found.valid)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_semihard_draws_from_the_band_above_the_positive(squared):
+    distance = DISTANCE.square() if squared else DISTANCE
+    fallbacks = 0
+    for a, seen in enumerate(drawn("semihard", times=800, margin=0.3, squared=squared)):
+        expected = set()
+        for p in kin(a):
+            band = [n for n in other(a) if distance[a, p] < distance[a, n] < distance[a, p] + 0.3]
+            fallbacks += not band
+            expected |= {(p, n) for n in band or other(a)}
+        assert seen == expected
+    assert fallbacks > 0
+    for a, seen in enumerate(drawn("semihard", times=400, margin=0.3, squared=squared, fallback="drop")):
+        for pair in seen - {None}:
+            assert distance[a, pair[0]] < distance[a, pair[1]] < distance[a, pair[0]] + 0.3
+
+
+def test_softhard_draws_from_the_hard_ones():
+    for a, seen in enumerate(drawn("softhard")):
+        nearest, farthest = min(DISTANCE[a, n] for n in other(a)), max(DISTANCE[a, p] for p in kin(a))
+        hard_kin = [p for p in kin(a) if DISTANCE[a, p] > nearest] or kin(a)
+        hard_other = [n for n in other(a) if DISTANCE[a, n] < farthest] or other(a)
+        assert seen == {(p, n) for p in hard_kin for n in hard_other}
+
+
+def test_multi_similarity_keeps_what_the_definition_says():
+    similarity = 1 - DISTANCE.square() / 2
+    found = kinfold.miners.create("multi-similarity", epsilon=0.2)(X, Y)
+    for a in range(len(X)):
+        nearest, farthest = max(similarity[a, n] for n in other(a)), min(similarity[a, p] for p in kin(a))
+        assert found.positives[a].nonzero().flatten().tolist() == [
+            p for p in kin(a) if similarity[a, p] - 0.2 < nearest
+        ]
+        assert found.negatives[a].nonzero().flatten().tolist() == [
+            n for n in other(a) if similarity[a, n] + 0.2 > farthest
+        ]
+
+
+def test_semihard_pairs_keeps_all_kin_and_a_band_of_others():
+    similarity = 1 - DISTANCE.square() / 2
+    found = kinfold.miners.create("semihard-pairs")(X, Y)
+    assert torch.equal(found.positives, RELATION.positives)
+    assert torch.equal(found.negatives, RELATION.negatives & (similarity > 0.3) & (similarity < 0.5))
+
+
+def test_the_log_density_has_the_published_values_at_dimension_128():
+    for distance, expected in [(0.5, 91.4), (1.0, 18.0), (1.414, -0.35), (1.7, 13.3), (1.9, 64.6), (1.99, 201)]:
+        similarity = torch.tensor([[1 - distance**2 / 2]], dtype=torch.float64)
+        assert log_inverse_density(similarity, 128, 0.5).item() == pytest.approx(
+            expected, abs=0.5 if expected > 100 else 0.06
+        )
+
+
+def test_distance_weights_have_the_golden_probabilities():
+    negatives = Relation.from_labels(LABELS).negatives
+    for cutoff, expected in [
+        (None, [0.33181, 0, 0.237007, 0.194177, 0, 0.237007]),
+        (1.4, [1, 0, 0, 0, 0, 0]),
+    ]:
+        weights = negative_weights(cosine(UNIT, UNIT), negatives, 3, 0.5, cutoff)[4]
+        assert (weights / weights.sum()).tolist() == pytest.approx(expected, abs=6e-7)
+
+
+def test_distance_weighted_draws_with_those_probabilities():
+    miner = kinfold.miners.create("distance-weighted", upper_cutoff=None, generator=generator(0))
+    count = torch.zeros(6)
+    for _ in range(4000):
+        count[miner(UNIT, LABELS).negative[4]] += 1
+    assert (count / 4000).tolist() == pytest.approx([0.33181, 0, 0.237007, 0.194177, 0, 0.237007], abs=0.03)
+
+
+def test_distance_weighted_falls_back_to_uniform_beyond_the_cutoff():
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, 0.2]])
+    y = torch.tensor([0, 0, 1, 2])
+    assert {pair[1] for pair in drawn("distance-weighted", x=x, y=y)[0]} == {2, 3}
+
+
+def test_distance_weighted_with_a_singleton():
+    x, y = batch(52)
+    lonely = int((y == 2).nonzero())
+    assert drawn("distance-weighted", times=3, x=x, y=y)[lonely] == {None}
+    kept = drawn("distance-weighted", times=3, x=x, y=y, keep_singletons=True)[lonely]
+    assert {pair[0] for pair in kept} == {lonely}
+
+
+def test_distance_weighted_survives_antipodes_and_large_dimensions():
+    x = torch.cat([torch.eye(4), -torch.eye(4)]).repeat(1, 128)
+    found = kinfold.miners.create("distance-weighted", upper_cutoff=None)(x, torch.arange(8) // 2)
+    assert bool(found.valid.all())
+
+
+def test_distance_weighted_pairs_takes_as_many_negatives_as_positives():
+    found = kinfold.miners.create("distance-weighted-pairs", upper_cutoff=None)(X, Y)
+    assert torch.equal(found.positives, RELATION.positives)
+    assert torch.equal(found.negatives.sum(dim=1), RELATION.positives.sum(dim=1))
+
+
+def test_distance_weighted_pairs_prefers_by_weight():
+    """The first of two draws without replacement has the distance weights as its chances; both together more."""
+    miner = kinfold.miners.create("distance-weighted-pairs", upper_cutoff=None, generator=generator(0))
+    count = torch.zeros(6)
+    for _ in range(4000):
+        count += miner(UNIT, LABELS).negatives[4]
+    assert (count / 4000).tolist() == pytest.approx([0.33181, 0, 0.237007, 0.194177, 0, 0.237007], abs=0.03)
+
+
+def test_draw_follows_the_weights_and_never_takes_a_zero():
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]]).repeat_interleave(20000, dim=0)
+    index, found = draw(weights, generator(0))
+    assert bool(found[:20000].all())
+    assert not found[20000:].any()
+    counts = torch.bincount(index[:20000], minlength=5)
+    assert counts[[0, 2, 4]].sum() == 0
+    assert counts[3] / 20000 == pytest.approx(0.75, abs=0.02)
+
+
+def test_choose_is_uniform_over_many_columns():
+    mask = torch.ones(1, 5, dtype=torch.bool).repeat(50000, 1)
+    index, _ = choose(mask, generator(0))
+    assert (torch.bincount(index) / 50000).tolist() == pytest.approx([0.2] * 5, abs=0.01)
+
+
+def test_bad_options_are_refused():
+    for name, options in [
+        ("semihard", {"fallback": "none"}),
+        ("semihard", {"margin": 0.0}),
+        ("semihard-pairs", {"margin": -1.0}),
+        ("random", {"scope": "epoch"}),
+        ("random", {"scope": "batch", "switch": 0.5}),
+        ("distance-weighted", {"lower_cutoff": 0.0}),
+        ("distance-weighted", {"upper_cutoff": 0.1}),
+    ]:
+        with pytest.raises(ValueError, match=r"got|needs"):
+            kinfold.miners.create(name, **options)

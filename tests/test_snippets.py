@@ -1,0 +1,24 @@
+"""Every Python snippet of the README and the documentation runs, file by file, top to bottom."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_snippets_run(page, tmp_path, monkeypatch):
+    snippets = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "snippet"}
+    for number, snippet in enumerate(snippets, start=1):
+        exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), scope)
+
+
+def test_every_local_link_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
