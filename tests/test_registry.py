@@ -36,7 +36,8 @@ def test_losses_load_only_what_they_need():
 
 
 def test_rooms_are_attributes():
-    assert fresh_python("import kinfold; print(kinfold.losses.create('lifted'))").strip() == "Lifted(reduction='mean')"
+    shown = fresh_python("import kinfold; print(kinfold.losses.create('supcon'))")
+    assert shown.strip() == "SupCon(temperature=0.1, reduction='mean')"
     with pytest.raises(AttributeError, match="no attribute 'lossess'"):
         kinfold.lossess  # noqa: B018
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kinfold.pairs import Relation, Triplets
+from kinfold.pairs import Quadruplets, Relation, Triplets
 from tests.losses.references import PROXY_REFERENCES, REFERENCES, TRIPLET_REFERENCES
 from tests.problems import LOSSES, NUM_CLASSES, all_triplets_of, batch, close, generator, has_proxies, make
 
@@ -22,6 +22,36 @@ OPTIONS: dict[str, list[dict]] = {
         {"positive_scale": 3.0, "negative_scale": 10.0, "threshold": 0.2, "epsilon": 0.5},
     ],
     "precision-at-k": [{}, {"k": 1}, {"k": 2, "margin": 0.5}, {"k": 7}, {"k": 100, "margin": 0.3}],
+    "similarity-contrastive": [
+        {},
+        {"threshold": 0.1},
+        {"variant": "as-coded"},
+        {"variant": "as-coded", "threshold": 0.0},
+    ],
+    "generalized-lifted": [{}, {"margin": 2.5, "regularization": 0.0}, {"regularization": 0.1, "norm_power": 1}],
+    "angular": [{}, {"angle": 30.0, "weight": 0.7}, {"angle": 55.0, "regularization": 0.1, "norm_power": 1}],
+    "quadruplet": [],  # draws its tuples: see test_quadruplets
+    "snr": [{}, {"margin": 1.5, "regularization": 0.0}],
+    "fastap": [{}, {"bins": 4}, {"bins": 33}],
+    "ranked-list": [{}, {"margin": 0.9, "boundary": 1.3, "temperature": 2.0, "balance": 0.3}],
+    "hap2s": [
+        {},
+        {"margin": 0.6, "sigma": 0.2},
+        {"weighting": "polynomial"},
+        {"weighting": "polynomial", "power": 3.0},
+    ],
+    "nt-xent": [{}, {"temperature": 0.7}],
+    "supcon": [{}, {"temperature": 0.7}],
+    "circle": [{}, {"margin": 0.25, "scale": 256.0}, {"margin": 0.1, "scale": 5.0}],
+    "smooth-ap": [{}, {"temperature": 0.3}],
+    "soft-triple": [
+        {},
+        {"centers": 3, "scale": 20.0, "margin": 0.1, "temperature": 0.3, "regularization": 0.5},
+        {"centers": 1},
+    ],
+    "softmax": [{}],
+    "arcface": [{}, {"margin": 0.2, "scale": 64.0}, {"margin": 2.5}],
+    "cosface": [{}, {"margin": 0.1, "scale": 10.0}],
     "proxy-nca": [{}, {"scale": 1.5}],
     "proxy-anchor": [{}, {"margin": 0.2, "scale": 64.0}],
     "normalized-softmax": [{}, {"temperature": 0.5}],
@@ -84,7 +114,12 @@ def test_proxy_losses_equal_the_naive_loop(name, options, multi_label):
     relation = y[:, None] == torch.arange(NUM_CLASSES)
     if multi_label:
         relation = relation | (torch.rand(relation.shape, generator=generator(2)) < 0.3)
-    expected = PROXY_REFERENCES[name](x.numpy(), relation.numpy(), loss.proxies.detach().numpy(), **options)
+    for parameter in loss.parameters():
+        parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator(8), dtype=torch.float64))
+    known = {key: value for key, value in options.items() if key != "centers"}
+    if name == "softmax":
+        known["bias"] = loss.bias.detach().numpy()
+    expected = PROXY_REFERENCES[name](x.numpy(), relation.numpy(), loss.proxies.detach().numpy(), **known)
     given = loss(x, relation=relation) if multi_label else loss(x, y)
     assert close(given.item(), expected)
 
@@ -122,7 +157,31 @@ def test_margin_with_a_beta_per_class_and_as_coded():
     assert close(mined(x, y, tuples=Triplets.of(rows)).item(), expected)
 
 
-@pytest.mark.parametrize("name", ["similarity-margin", "binomial", "contrastive", "margin"])
+@pytest.mark.parametrize(
+    "options", [{}, {"squared": True}, {"variant": "as-run"}, {"margin": 0.4, "second_margin": 1.2}]
+)
+def test_quadruplets(options):
+    x, y = batch(8)
+    margins = {"margin": 0.2, "second_margin": 0.2} if options.get("variant") else {}
+    rows = [(0, 1, 2, 3), (4, 5, 6, None), (7, 7, 8, 9), (10, 2, 3, 1)]
+    expected = TRIPLET_REFERENCES["quadruplet"](
+        x.numpy(), x.numpy(), rows, **margins, **{k: v for k, v in options.items() if k != "variant"}
+    )
+    a, p, n = (torch.tensor(column) for column in list(zip(*rows, strict=True))[:3])
+    fourth, has_fourth = torch.tensor([3, 0, 9, 1]), torch.tensor([True, False, True, True])
+    tuples = Quadruplets(a, p, n, fourth, torch.ones(4, dtype=torch.bool), has_fourth)
+    assert close(make("quadruplet", **options)(x, y, tuples=tuples).item(), expected)
+
+
+def test_lifted_as_oh_song_defined_it():
+    for seed, sizes in enumerate([(5, 3, 1, 4), (2, 2), (3, 3, 3)]):
+        x, y = batch(seed, sizes=sizes)
+        relation = Relation.from_labels(y)
+        expected = reference("lifted-oh-song", {"margin": 0.8}, x, x, relation)
+        assert close(make("lifted", variant="oh-song", margin=0.8)(x, y).item(), expected)
+
+
+@pytest.mark.parametrize("name", ["similarity-margin", "similarity-contrastive", "binomial", "contrastive", "margin"])
 def test_a_real_relation_weights_both_sides(name):
     """r l+ + (1 - r) l-, in the pair matrix, and as the mean of copies where r is a fraction."""
     x, _ = batch(9)

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.soft_histogram import soft_histogram
 from kinfold.losses.terms import ScoredPairs, Terms
 
 
@@ -19,19 +20,11 @@ def histogram(similarity: Tensor, positives: Tensor, negatives: Tensor, *, bins:
     >>> histogram(torch.tensor([[-1.0, 1.0]]), kin, ~kin, bins=3), histogram(torch.tensor([[1.0, -1.0]]), kin, ~kin)
     (tensor(1.), tensor(0.))
     """
-    place = (similarity.clamp(-1.0, 1.0) + 1.0) * ((bins - 1) / 2)  # in steps from the first node
-    lower = place.detach().long().clamp(max=bins - 2)
-    upper_share = place - lower
-    kin, other = (_histogram(lower, upper_share, mask, bins) for mask in (positives, negatives))
+    place = (similarity + 1.0) * ((bins - 1) / 2)  # in steps from the first node
+    kin, other = (
+        soft_histogram(place, mask, bins).sum(dim=0) / mask.sum().clamp(min=1) for mask in (positives, negatives)
+    )
     return (other * kin.cumsum(dim=0)).sum()
-
-
-def _histogram(lower: Tensor, upper_share: Tensor, mask: Tensor, bins: int) -> Tensor:
-    weight = mask.to(upper_share.dtype) / mask.sum().clamp(min=1)
-    upper = upper_share * weight
-    counts = upper.new_zeros(bins)
-    counts = counts.scatter_add(0, lower.flatten(), (weight - upper).flatten())
-    return counts.scatter_add(0, lower.flatten() + 1, upper.flatten())
 
 
 class Histogram(Loss):

@@ -1,5 +1,8 @@
-"""Lifted structure on similarities: the softest kin against the nearest others of each anchor, all at once."""
+"""Lifted structure: all kin and all others of an anchor at once, smoothly (Oh Song et al., CVPR 2016)."""
 
+from typing import Literal
+
+import torch
 from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
@@ -13,7 +16,6 @@ def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
 
     A threshold on both sides would cancel, so there is none.
 
-    >>> import torch
     >>> kin = torch.tensor([[True, False]])
     >>> lifted(torch.tensor([[0.2, 0.9]]), kin, ~kin).round(decimals=4)
     tensor([0.7000])
@@ -21,12 +23,45 @@ def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     return relu(masked_logsumexp(-similarity, positives) + masked_logsumexp(similarity, negatives))
 
 
-class Lifted(Loss):
-    """Mean over anchors. The form that the grouped KL of the DRO framework recovers at gamma = 1 (Qi et al., 2020),
-    after Oh Song et al. (CVPR 2016) and Hermans et al. (2017)."""
+def lifted_oh_song(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
+    """One number for a batch compared with itself; positives and negatives are symmetric.
 
-    def __init__(self, reduction: Reduction = "mean") -> None:
+    1 / (2 |P|) sum over positive pairs (i, j) of [J_ij]+^2
+    J_ij = log(sum_{k in N_i} exp(margin - d_ik) + sum_{l in N_j} exp(margin - d_jl)) + d_ij
+    """
+    reach = masked_logsumexp(margin - distance, negatives)  # (B,)
+    joint = torch.logaddexp(reach[:, None], reach[None, :]) + distance
+    counted = positives & (negatives.any(dim=1)[:, None] | negatives.any(dim=1)[None, :])
+    hinges = torch.where(counted, relu(joint), 0.0).square()
+    return hinges.sum() / (2 * counted.sum().clamp(min=1))
+
+
+class Lifted(Loss):
+    """Mean over anchors, on cosines: the form that the grouped KL of the DRO framework recovers at gamma = 1 (Qi et
+    al., 2020).
+
+    `variant="oh-song"` is the original: squared hinges over positive pairs, each against the negatives of both its
+    ends, on Euclidean distances of unit vectors with `margin`. It is one number for a batch and takes no reference set.
+    """
+
+    def __init__(
+        self,
+        variant: Literal["standard", "oh-song"] = "standard",
+        margin: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        if variant not in ("standard", "oh-song"):
+            raise ValueError(f"variant must be 'standard' or 'oh-song', got {variant!r}")
+        if variant == "oh-song":
+            self.kind = "batch"
+            self.measure = "euclidean"
         super().__init__(reduction)
+        self.variant = variant
+        self.margin = margin
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_anchor(lifted(pairs.scores, pairs.positives, pairs.negatives))
+        if self.variant == "standard":
+            return pairs.per_anchor(lifted(pairs.scores, pairs.positives, pairs.negatives))
+        if not pairs.symmetric:
+            raise ValueError("variant='oh-song' needs the negatives of both ends of a pair: it takes no reference set")
+        return Terms.over(lifted_oh_song(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin), 1)

@@ -2,41 +2,20 @@
 
 import inspect
 import warnings
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from kinfold.losses.proxies import check_class_range
+from kinfold.losses.blocks import sums_by_rows, worthwhile
+from kinfold.losses.proxies import look_at_proxies
+from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.training_check import TrainingCheck
-from kinfold.pairs import (
-    Labels,
-    Quadruplets,
-    Relation,
-    Triplets,
-    View,
-    dot,
-    full_precision,
-    normalize,
-    snr,
-    squared_euclidean,
-    view,
-)
-from kinfold.pairs.measures import root, sphere_squared
-from kinfold.pairs.view import check_embeddings
+from kinfold.pairs import Labels, Quadruplets, Relation, Triplets, View, full_precision, view
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 Tuples: TypeAlias = Relation | Triplets | Quadruplets
-
-# the distance itself is the root of what is measured: see Loss._measure
-_MEASURES = {
-    "cosine": dot,  # of unit vectors
-    "dot": dot,
-    "euclidean": squared_euclidean,
-    "squared-euclidean": squared_euclidean,
-    "snr": snr,
-}
 
 
 class Loss(nn.Module):
@@ -48,11 +27,14 @@ class Loss(nn.Module):
     - measure: "cosine", "dot", "euclidean", "squared-euclidean" or "snr"; `normalize`: on unit vectors or as given.
 
     Losses with `proxies` compare every sample with one or more vectors per class instead of with other samples.
+
+    Large batches are taken by blocks of rows where the kind allows it (`by_rows`).
     """
 
-    kind: ClassVar[Literal["pair", "anchor", "batch"]] = "anchor"
-    measure: ClassVar[Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]] = "cosine"
-    normalize: ClassVar[bool] = True
+    kind: Literal["pair", "anchor", "batch"] = "anchor"
+    measure: Measure = "cosine"
+    normalize: bool = True
+    by_rows: bool = True
     proxies: nn.Parameter | None
 
     def __init__(self, reduction: Reduction = "mean") -> None:
@@ -89,9 +71,9 @@ class Loss(nn.Module):
         """
         with full_precision(embeddings):
             seen = self._look(embeddings, labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
+            tuples = self.choose(tuples, seen)
             self._training_check(self)
-            terms = self._terms(self._measure(seen, tuples), seen, tuples)
-            return self._reduce(terms, self.penalty(seen.anchors))
+            return self._reduce(self._terms(seen, tuples), self.penalty(seen.anchors))
 
     def pair_weights(
         self,
@@ -110,29 +92,39 @@ class Loss(nn.Module):
         S is the cosine for losses on unit vectors, through the distance where there is one, and the dot product for
         losses on it. Proxy losses: (B, number of proxies).
         """
-        if not self.normalize and self.measure != "dot":
+        factor = self.scoring.by_similarity
+        if factor is None or not self.has_pair_weights:
             raise ValueError(
-                f"{type(self).__name__} works on distances of raw embeddings, which no similarity alone determines: "
-                "pair weights are defined for losses on cosines or dot products"
+                f"{type(self).__name__} has no pair weights: it works on more than similarities "
+                "(distances of raw embeddings, variance ratios or angles), and they alone do not determine it"
             )
-        if self.measure == "snr":
-            raise ValueError(f"{type(self).__name__} works on variance ratios, not on similarities: no pair weights")
         with full_precision(embeddings), torch.enable_grad():
             seen = self._look(embeddings.detach(), labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
-            measured = self._measure(seen, tuples).detach().requires_grad_()
-            value = self._terms(measured, seen, tuples).mean()
+            tuples = self.choose(tuples, seen)
+            x, y = self.scoring.operands(seen)
+            if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
+                measured = self.scoring.sides(x, y, tuples).detach().requires_grad_()
+                value = self._terms_of_tuples(measured, seen, tuples).mean()
+                (sides,) = torch.autograd.grad(value, measured)
+                return _scatter(factor * sides, tuples, seen)
+            measured = self.scoring.matrix(x, y).detach().requires_grad_()
+            relation_used = tuples if isinstance(tuples, Relation) else seen.relation
+            value = self._terms_of_rows(measured, seen, relation_used, slice(None), x, y).mean()
             (weights,) = torch.autograd.grad(value, measured)
-        if self.measure in ("euclidean", "squared-euclidean"):
-            weights = -2.0 * weights  # on the unit sphere the squared distance is 2 - 2 s
-        return _scatter(weights, tuples, seen) if isinstance(tuples, Triplets | Quadruplets) else weights
+            return factor * weights
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """The loss of scored pairs (B, R)."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
-    def triplet_terms(self, kin: Tensor, other: Tensor, valid: Tensor) -> Terms | None:
-        """The loss of mined triplets from the scores (T,) of (a, p) and (a, n); None where triplets mean nothing."""
+    def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
+        """The loss of mined tuples from the scores (2, T) of (a, p) and (a, n), and (n, l) of quadruplets in a third
+        row; None where they mean nothing."""
         return None
+
+    def choose(self, tuples: Tuples | None, seen: View) -> Tuples | None:
+        """What to look at, given what a miner chose or None; a loss without a form over all pairs draws here."""
+        return tuples
 
     def penalty(self, embeddings: Tensor) -> Tensor | None:
         """A term on each embedding alone (B,), added to the loss; None for most losses."""
@@ -141,6 +133,15 @@ class Loss(nn.Module):
     def regularizer(self) -> Tensor | None:
         """A term on the loss' own parameters, a scalar added to the mean and to the sum; None for most losses."""
         return None
+
+    @property
+    def has_pair_weights(self) -> bool:
+        """Whether the similarities alone determine this loss, so that it has a derivative by them."""
+        return self.scoring.by_similarity is not None
+
+    @property
+    def scoring(self) -> Scoring:
+        return Scoring(self.measure, self.normalize)
 
     def extra_repr(self) -> str:
         options = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
@@ -165,7 +166,7 @@ class Loss(nn.Module):
                 raise ValueError(
                     f"{type(self).__name__} compares samples with its own proxies: it takes no reference set and no ids"
                 )
-            return self._look_at_proxies(embeddings, labels, relation)
+            return look_at_proxies(self.proxies, embeddings, labels, relation)
         seen = view(
             embeddings,
             labels,
@@ -182,88 +183,68 @@ class Loss(nn.Module):
             )
         return seen
 
-    def _look_at_proxies(self, embeddings: Tensor, labels: Labels | None, relation: Tensor | None) -> View:
-        assert self.proxies is not None
-        count, dim = self.proxies.shape[0], self.proxies.shape[-1]
-        anchors = check_embeddings(embeddings, "embeddings")
-        if anchors.shape[1] != dim:
-            raise ValueError(f"embeddings have {anchors.shape[1]} dimensions but the proxies {dim}: create with dim=")
-        dtype = torch.promote_types(anchors.dtype, check_embeddings(self.proxies.view(-1, dim), "proxies").dtype)
-        if relation is None:
-            classes = torch.arange(count, device=anchors.device)
-            found = view(anchors, labels, ref_embeddings=anchors.new_zeros(count, dim), ref_labels=classes)
-            assert found.labels is not None
-            check_class_range(found.labels, count)
-        else:
-            if relation.dtype != torch.bool:
-                raise ValueError(f"a relation to proxies must be boolean (B, {count}), got {relation.dtype}")
-            found = view(anchors, relation=relation, ref_embeddings=anchors.new_zeros(count, dim))
-        return View(anchors.to(dtype), self.proxies.to(dtype).flatten(0, -2), found.relation, found.labels, False)
+    def _terms(self, seen: View, tuples: Tuples | None) -> Terms:
+        self._tell_of_missing_pairs(seen.relation)
+        x, y = self.scoring.operands(seen)
+        if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
+            return self._terms_of_tuples(self.scoring.sides(x, y, tuples), seen, tuples)
+        relation = tuples if isinstance(tuples, Relation) else seen.relation
+        if relation.positives.shape != seen.relation.positives.shape:
+            raise ValueError(
+                f"the mined relation has shape {tuple(relation.positives.shape)}, the pairs "
+                f"{tuple(seen.relation.positives.shape)}: mine on the same batch and reference set"
+            )
+        blocks = self.by_rows and self.kind != "batch" and self.reduction != "none"
+        if not (blocks and worthwhile(x.shape[0], y.shape[0])):
+            return self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, slice(None), x, y)
 
-    def _measure(self, seen: View, tuples: Tuples | None) -> Tensor:
-        """What the weight of a pair is taken by: its similarity, squared distance or variance ratio.
+        def evaluate(rows: slice, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            terms = self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, rows, x, y)
+            if self.reduction == "mean":
+                return terms.sums, terms.counts
+            return terms.values.sum().reshape(1), terms.counts.sum().reshape(1)
 
-        (B, R), or (2, T) for the (a, p) and (a, n) sides of T triplets, there from differences and not from products.
-        """
-        x, y = seen.anchors, seen.references
-        if self.normalize:
-            x, y = normalize(x), normalize(y)
-        if isinstance(tuples, Triplets | Quadruplets):
-            measure = _MEASURES[self.measure]
-            a = x[tuples.anchor]
-            return torch.stack([measure(a, y[tuples.positive], rows=True), measure(a, y[tuples.negative], rows=True)])
-        if self.normalize and self.measure in ("euclidean", "squared-euclidean"):
-            return sphere_squared(x, y)
-        return _MEASURES[self.measure](x, y)
+        own = [parameter for name, parameter in self.named_parameters() if name != "proxies"]
+        sums, counts = sums_by_rows(evaluate, x, y, own)
+        return Terms(sums.sum(), sums, counts)
 
-    def _terms(self, measured: Tensor, seen: View, tuples: Tuples | None) -> Terms:
-        scores = root(measured) if self.measure == "euclidean" else measured
+    def _terms_of_rows(
+        self, measured: Tensor, seen: View, relation: Relation, rows: slice, x: Tensor, y: Tensor
+    ) -> Terms:
+        """The terms of some rows of the matrix of pairs."""
+        scores = self.scoring.scores(measured)
         if scores.numel() == 0:
             return Terms.over(self._nothing(scores), 0)
-        if isinstance(tuples, Quadruplets):
-            raise ValueError(f"{type(self).__name__} does not take quadruplets; the quadruplet loss does")
-        if isinstance(tuples, Triplets):
-            return self._terms_of_triplets(scores, seen, tuples)
-        relation = seen.relation if tuples is None else tuples
-        if relation.positives.shape != scores.shape and self.proxies is None:
-            raise ValueError(
-                f"the mined relation has shape {tuple(relation.positives.shape)}, the pairs {tuple(scores.shape)}: "
-                "mine on the same batch and reference set"
-            )
-        self._tell_of_missing_pairs(relation)
-        labels = None if seen.labels is None else seen.labels[:, None]
+        positives, negatives = relation.positives[rows], relation.negatives[rows]
+        labels = None if seen.labels is None else seen.labels[rows, None]
         if relation.degree is None:
-            pairs = ScoredPairs(scores, relation.positives, relation.negatives, None, labels, seen.symmetric)
+            pairs = ScoredPairs(scores, positives, negatives, x, y, None, labels, seen.symmetric)
             return self.terms(pairs)
         # a pair of degree r is counted twice: r as kin, 1 - r as other
-        nobody = torch.zeros_like(relation.positives)
-        degree = relation.degree.to(scores)
-        terms = self.terms(
-            ScoredPairs(
-                torch.stack([scores, scores]),
-                torch.stack([relation.positives, nobody]),
-                torch.stack([nobody, relation.negatives]),
-                torch.stack([degree, 1.0 - degree]),
-                labels,
-                seen.symmetric,
-            )
-        )
+        nobody, degree = torch.zeros_like(positives), relation.degree[rows].to(scores)
+        kin, other = torch.stack([positives, nobody]), torch.stack([nobody, negatives])
+        twice, weights = torch.stack([scores, scores]), torch.stack([degree, 1.0 - degree])
+        terms = self.terms(ScoredPairs(twice, kin, other, x, y, weights, labels, seen.symmetric))
         return terms._replace(values=terms.values.sum(dim=0))
 
-    def _terms_of_triplets(self, scores: Tensor, seen: View, tuples: Triplets) -> Terms:
-        if self.kind == "pair":
+    def _terms_of_tuples(self, measured: Tensor, seen: View, tuples: Triplets | Quadruplets) -> Terms:
+        scores = self.scoring.scores(measured)
+        if self.kind == "pair" and isinstance(tuples, Triplets):
             nobody = torch.zeros_like(tuples.valid)
             labels = None if seen.labels is None else seen.labels[tuples.anchor]
             kin, other = torch.stack([tuples.valid, nobody]), torch.stack([nobody, tuples.valid])
-            terms = self.terms(ScoredPairs(scores, kin, other, None, labels, seen.symmetric, from_triplets=True))
+            pairs = ScoredPairs(scores, kin, other, labels=labels, symmetric=seen.symmetric, from_triplets=True)
+            terms = self.terms(pairs)
             return terms._replace(values=terms.values.sum(dim=0))
-        mined = self.triplet_terms(scores[0], scores[1], tuples.valid)
-        if mined is None:
+        found = self.tuple_terms(scores, tuples)
+        if found is None and isinstance(tuples, Quadruplets):
+            raise ValueError(f"{type(self).__name__} does not take quadruplets; the quadruplet loss does")
+        if found is None:
             raise ValueError(
                 f"{type(self).__name__} looks at whole neighbourhoods, not at triplets: use a miner that selects pairs "
                 "(all, multi-similarity, semihard-pairs, distance-weighted-pairs)"
             )
-        return mined
+        return found
 
     def _reduce(self, terms: Terms, penalty: Tensor | None) -> Tensor:
         # a batch without a single valid pair says nothing, not even about lengths or proxies
@@ -299,8 +280,15 @@ class Loss(nn.Module):
 
 
 def _scatter(weights: Tensor, tuples: Triplets | Quadruplets, seen: View) -> Tensor:
-    """(2, T) weights of the two sides of triplets, added up in the (B, R) matrix of pairs."""
+    """(2 or 3, T) weights of the sides of tuples, added up in the (B, R) matrix of pairs."""
     matrix = weights.new_zeros(seen.anchors.shape[0], seen.references.shape[0])
-    for side, column in zip(weights, (tuples.positive, tuples.negative), strict=True):
-        matrix.index_put_((tuples.anchor, column), side, accumulate=True)
+    sides = [(tuples.anchor, tuples.positive), (tuples.anchor, tuples.negative)]
+    if isinstance(tuples, Quadruplets):
+        if not seen.symmetric:
+            raise ValueError(
+                "the pair (n, l) of a quadruplet lies within the reference set: no anchor x reference weight"
+            )
+        sides.append((tuples.negative, tuples.fourth))
+    for side, place in zip(weights, sides, strict=True):
+        matrix.index_put_(place, side, accumulate=True)
     return matrix

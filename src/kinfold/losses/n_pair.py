@@ -48,6 +48,7 @@ class NPair(Loss):
         self.regularization = regularization
         self.norm_power = norm_power
         self.chooser = OnePositive.option(positives, generator)
+        self.by_rows = self.chooser is None  # one draw for the whole batch
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         positives = pairs.positives if self.chooser is None else self.chooser.narrow(pairs.positives)

@@ -3,26 +3,23 @@
 import math
 
 import torch
-from torch import Tensor
 
+from kinfold.losses.cross_entropy import cross_entropy
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.proxies import new_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
 
 
-def cross_entropy(logits: Tensor, positives: Tensor) -> Tensor:
-    """Loss of every sample, (B,): log sum_c exp(z_c) - z_y, averaged over its classes where it has several.
-
-    >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[True, False, False, False]])).round(decimals=4)
-    tensor([1.3863])
-    """
-    own = torch.where(positives, logits, 0.0).sum(dim=1) / positives.sum(dim=1).clamp(min=1)
-    return torch.logsumexp(logits, dim=1) - own
-
-
 class NormalizedSoftmax(Loss):
     """Mean cross-entropy of cos(x, p_c) / temperature over all classes; no bias.
+
+    log sum_c exp(cos(x, p_c) / temperature) - cos(x, p_y) / temperature
+
+    >>> loss = NormalizedSoftmax(num_classes=2, dim=2)
+    >>> loss.proxies.data = torch.eye(2)
+    >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)
+    tensor(0.6931, grad_fn=<RoundBackward1>)
 
     The "Softmax" of the study by Roth et al. (ICML 2020).
     """
@@ -42,5 +39,4 @@ class NormalizedSoftmax(Loss):
         self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        values = cross_entropy(pairs.scores / self.temperature, pairs.positives)
-        return Terms.over(torch.where(pairs.positives.any(dim=1), values, 0.0), pairs.positives.any(dim=1).sum())
+        return pairs.per_sample(cross_entropy(pairs.scores / self.temperature, pairs.positives))

@@ -5,6 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from kinfold.pairs import Labels, Relation, View
+from kinfold.pairs.labels import encode
+from kinfold.pairs.view import check_embeddings
+
 
 def check_class_range(labels: Tensor, num_classes: int) -> None:
     """Losses with parameters per class index them by label: 0..C-1 only."""
@@ -31,3 +35,33 @@ def new_proxies(
     else:
         values.uniform_(-scale, scale, generator=source)
     return nn.Parameter(values)
+
+
+def look_at_proxies(proxies: nn.Parameter, embeddings: Tensor, labels: Labels | None, relation: Tensor | None) -> View:
+    """Samples against class vectors: a reference set whose labels are 0..C-1.
+
+    With several vectors per class (C, K, d) the references are (C K, d), while the relation stays (B, C).
+    """
+    count, dim = proxies.shape[0], proxies.shape[-1]
+    anchors = check_embeddings(embeddings, "embeddings")
+    if anchors.shape[1] != dim:
+        raise ValueError(f"embeddings have {anchors.shape[1]} dimensions but the proxies {dim}: create with dim=")
+    own: Tensor | None = None
+    if relation is not None:
+        if relation.dtype != torch.bool or tuple(relation.shape) != (anchors.shape[0], count):
+            raise ValueError(
+                f"a relation to proxies must be boolean of shape {(anchors.shape[0], count)}, "
+                f"got {relation.dtype} {tuple(relation.shape)}"
+            )
+        found = Relation.from_matrix(relation.to(anchors.device), diagonal=False)
+    elif labels is None:
+        raise ValueError("give labels, or relation= with which classes each sample is kin of")
+    else:
+        (own,) = encode(labels, device=anchors.device)
+        if own.shape[0] != anchors.shape[0]:
+            raise ValueError(f"{own.shape[0]} labels for {anchors.shape[0]} embeddings: one label per row is needed")
+        check_class_range(own, count)
+        found = Relation.from_labels(own, torch.arange(count, device=anchors.device))
+    vectors = check_embeddings(proxies.flatten(0, -2), "proxies")
+    dtype = torch.promote_types(anchors.dtype, vectors.dtype)
+    return View(anchors.to(dtype), vectors.to(dtype), found, own, symmetric=False)

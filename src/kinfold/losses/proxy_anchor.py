@@ -33,6 +33,8 @@ class ProxyAnchor(Loss):
     reduction="none" gives (C,), pull plus push of each class.
     """
 
+    by_rows = False
+
     def __init__(
         self,
         num_classes: int,

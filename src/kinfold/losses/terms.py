@@ -37,6 +37,7 @@ class ScoredPairs:
     """Pairs with their scores: a cosine, a dot product or a distance, as the loss declares.
 
     scores, positives, negatives: (B, R); or any one shape that holds pairs, for losses that work pair by pair.
+    anchors (B, d), references (R, d): what was compared, normalised or raw as the loss declares.
     weights: how much a pair counts, where not 1.
     labels: the anchors' labels in a shape that broadcasts to `scores`, where given.
     symmetric: the references are the anchors themselves.
@@ -46,6 +47,8 @@ class ScoredPairs:
     scores: Tensor
     positives: Tensor
     negatives: Tensor
+    anchors: Tensor | None = None
+    references: Tensor | None = None
     weights: Tensor | None = None
     labels: Tensor | None = None
     symmetric: bool = False
@@ -57,6 +60,11 @@ class ScoredPairs:
             return Terms.over(values, (self.positives | self.negatives).sum())
         weights = self.weights * (self.positives | self.negatives)
         return Terms.over(values * weights, weights.sum())
+
+    def per_sample(self, values: Tensor) -> Terms:
+        """Mean over the samples that belong to a class of theirs: all of them, where there are labels."""
+        known = self.positives.any(dim=1)
+        return Terms.over(torch.where(known, values, 0.0), known.sum())
 
     def per_anchor(self, values: Tensor) -> Terms:
         """Mean over the anchors that have a positive and a negative; the others' values are set to zero."""

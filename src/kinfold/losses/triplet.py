@@ -7,6 +7,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import Quadruplets, Triplets
 from kinfold.pairs.measures import root
 
 
@@ -79,8 +80,9 @@ class Triplet(Loss):
         every = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)
         return Terms.over(values, (active if self.average == "active" else every).sum())
 
-    def triplet_terms(self, kin: Tensor, other: Tensor, valid: Tensor) -> Terms:
-        if not self.squared:
-            kin, other = root(kin), root(other)
-        values = torch.where(valid, relu(kin - other + self.margin), 0.0)
-        return Terms.over(values, ((values > 0) if self.average == "active" else valid).sum())
+    def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
+        if isinstance(tuples, Quadruplets):
+            return None
+        kin, other = scores if self.squared else root(scores)
+        values = torch.where(tuples.valid, relu(kin - other + self.margin), 0.0)
+        return Terms.over(values, ((values > 0) if self.average == "active" else tuples.valid).sum())

@@ -16,7 +16,7 @@ class View:
     """`anchors` (B, d) against `references` (R, d), in full precision.
 
     `labels` (B,) are the anchors' own, where given. `symmetric`: the references are the anchors themselves.
-    `same` (B, R) marks pairs of one and the same item, where that is known.
+    `same` (B, R) marks pairs of one and the same item, `ref_labels` (R,) are the references' own, where known.
     """
 
     anchors: Tensor
@@ -25,6 +25,7 @@ class View:
     labels: Tensor | None
     symmetric: bool
     same: Tensor | None = None
+    ref_labels: Tensor | None = None
 
 
 def view(
@@ -71,7 +72,7 @@ def view(
         raise ValueError("ref_embeddings need ref_labels, or relation= of shape (anchors, references)")
     else:
         found = Relation.from_labels(own, theirs, same)
-    return View(anchors, references, found, own, symmetric, same)
+    return View(anchors, references, found, own, symmetric, same, theirs)
 
 
 def check_embeddings(embeddings: Tensor, name: str) -> Tensor:

@@ -1,0 +1,50 @@
+"""Generalised lifted structure: the softly farthest kin against the softly nearest others (Hermans et al., 2017)."""
+
+from torch import Tensor, relu
+
+from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.n_pair import norm_penalty
+from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp
+
+
+def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
+    """Loss of every anchor, (B,).
+
+    [log sum_p exp(d_ap) + log sum_n exp(margin - d_an)]+
+
+    >>> import torch
+    >>> kin = torch.tensor([[True, False]])
+    >>> generalized_lifted(torch.tensor([[0.5, 1.2]]), kin, ~kin).round(decimals=4)
+    tensor([0.3000])
+    """
+    return relu(masked_logsumexp(distance, positives) + masked_logsumexp(margin - distance, negatives))
+
+
+class GeneralizedLifted(Loss):
+    """Mean over anchors, on Euclidean distances of raw embeddings, plus `regularization` times the mean of
+    |x|^norm_power.
+
+    The "GenLifted" of the study by Roth et al. (ICML 2020); its code has norm_power=1. Evaluate with Euclidean
+    distances of raw embeddings.
+    """
+
+    measure = "euclidean"
+    normalize = False
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        regularization: float = 0.005,
+        norm_power: float = 2.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        self.margin = margin
+        self.regularization = regularization
+        self.norm_power = norm_power
+
+    def terms(self, pairs: ScoredPairs) -> Terms:
+        return pairs.per_anchor(generalized_lifted(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin))
+
+    def penalty(self, embeddings: Tensor) -> Tensor | None:
+        return norm_penalty(embeddings, self.regularization, self.norm_power)

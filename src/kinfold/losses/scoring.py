@@ -1,0 +1,68 @@
+"""From a view to scores: which measure a loss works on, for all pairs or for the sides of mined tuples."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from kinfold.pairs import Quadruplets, Triplets, View, dot, normalize, snr, squared_euclidean
+from kinfold.pairs.measures import root, sphere_squared
+
+Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
+
+# a distance is the root of what is measured here
+_MEASURES = {
+    "cosine": dot,  # of unit vectors
+    "dot": dot,
+    "euclidean": squared_euclidean,
+    "squared-euclidean": squared_euclidean,
+    "snr": snr,
+}
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A measure on unit vectors or on embeddings as they are.
+
+    What is *measured* is a similarity, a squared distance or a variance ratio; *scores* are what the loss asked for.
+    """
+
+    measure: Measure
+    unit: bool
+
+    def operands(self, seen: View) -> tuple[Tensor, Tensor]:
+        """Anchors and references as the measure takes them."""
+        if not self.unit:
+            return seen.anchors, seen.references
+        x = normalize(seen.anchors)
+        return x, x if seen.symmetric else normalize(seen.references)
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        """Measured for all pairs, (B, R), from one product."""
+        if self.unit and self._is_distance:
+            return sphere_squared(x, y)
+        return _MEASURES[self.measure](x, y)
+
+    def sides(self, x: Tensor, y: Tensor, tuples: Triplets | Quadruplets) -> Tensor:
+        """Measured for (a, p), (a, n) and, of quadruplets, (n, l): (2 or 3, T), from differences, not from products."""
+        measure = _MEASURES[self.measure]
+        anchor, negative = x[tuples.anchor], y[tuples.negative]
+        found = [measure(anchor, y[tuples.positive], rows=True), measure(anchor, negative, rows=True)]
+        if isinstance(tuples, Quadruplets):
+            found.append(measure(negative, y[tuples.fourth], rows=True))
+        return torch.stack(found)
+
+    def scores(self, measured: Tensor) -> Tensor:
+        return root(measured) if self.measure == "euclidean" else measured
+
+    @property
+    def by_similarity(self) -> float | None:
+        """Derivative of what is measured by the similarity of a pair; None where a similarity does not determine it."""
+        if self.measure == "snr" or (self._is_distance and not self.unit):
+            return None
+        return -2.0 if self._is_distance else 1.0  # on the unit sphere the squared distance is 2 - 2 s
+
+    @property
+    def _is_distance(self) -> bool:
+        return self.measure in ("euclidean", "squared-euclidean")

@@ -1,0 +1,71 @@
+"""SoftTriple: classify by several centres per class, each sample softly assigned to them (Qian et al., ICCV 2019)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from kinfold.losses.cross_entropy import Targets
+from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.options import positive
+from kinfold.losses.proxies import new_proxies
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import normalize
+
+
+def class_similarity(similarity: Tensor, temperature: float = 0.1) -> Tensor:
+    """(B, C) similarity to each class from those to its centres (B, C, K).
+
+    S_c = sum_k w_k s_ck,   w = softmax over the centres k of s_ck / temperature
+
+    >>> class_similarity(torch.tensor([[[1.0, 1.0], [0.5, 0.5]]]))
+    tensor([[1.0000, 0.5000]])
+    """
+    return (torch.softmax(similarity / temperature, dim=2) * similarity).sum(dim=2)
+
+
+class SoftTriple(Loss):
+    """Mean cross-entropy of scale * (S_c - margin on the target) over classes, plus `regularization` times the mean
+    distance between the centres of a class, so that a class uses no more centres than it needs.
+
+    `proxies` is (num_classes, centers, dim). scale 8 and two centres are the settings of Roth et al. (ICML 2020); the
+    original has scale 20 and ten centres.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        centers: int = 2,
+        scale: float = 8.0,
+        margin: float = 0.01,
+        temperature: float = 0.1,
+        regularization: float = 0.2,
+        generator: torch.Generator | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        positive(scale=scale, temperature=temperature)
+        self.centers = centers
+        self.scale = scale
+        self.margin = margin
+        self.temperature = temperature
+        self.regularization = regularization
+        spread = 1.0 / math.sqrt(max(1, dim))
+        self.proxies = new_proxies(num_classes, centers, dim, init="uniform", scale=spread, generator=generator)
+
+    def terms(self, pairs: ScoredPairs) -> Terms:
+        similarity = class_similarity(pairs.scores.reshape(pairs.scores.shape[0], -1, self.centers), self.temperature)
+        targets = Targets(self.scale * similarity, pairs.positives, one_class=pairs.labels is not None)
+        return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))
+
+    def regularizer(self) -> Tensor | None:
+        if self.centers == 1 or self.regularization == 0:
+            return None
+        assert self.proxies is not None
+        half = self.proxies.dtype in (torch.float16, torch.bfloat16)
+        unit = normalize(self.proxies.float() if half else self.proxies)
+        first, second = torch.triu_indices(self.centers, self.centers, offset=1, device=unit.device)
+        cosine = (unit[:, first] * unit[:, second]).sum(dim=-1)  # (C, K (K - 1) / 2)
+        spread = (2.0 + 1e-5 - 2.0 * cosine).sqrt().sum()
+        return self.regularization * spread / (unit.shape[0] * self.centers * (self.centers - 1))

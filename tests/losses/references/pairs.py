@@ -1,0 +1,166 @@
+"""Losses of the pairs of a relation, whichever anchor they belong to."""
+
+import math
+
+from tests.losses.references.arithmetic import (
+    Array,
+    Mask,
+    beta_of,
+    distance,
+    hinge,
+    log_one_plus_sum_exp,
+    masked_cosines,
+    masked_distances,
+    mean,
+)
+
+
+def similarity_margin_value(own: list[float], other: list[float], margin: float, threshold: float) -> float:
+    """Mean over all pairs of ``[margin + threshold - s]+`` (positive) and ``[margin + s - threshold]+`` (negative)."""
+    terms = [hinge(margin + threshold - s) for s in own]
+    terms += [hinge(margin + s - threshold) for s in other]
+    return mean(terms)
+
+
+def similarity_contrastive_value(own: list[float], other: list[float], threshold: float, variant: str) -> float:
+    """Mean over all pairs of ``1 - s`` (positive) and ``[s - threshold]+`` (negative).
+
+    In the variant "as-coded" a negative with ``s > threshold`` gives ``s``, and any other negative is left out of the
+    sum and of the count.
+    """
+    terms = [1.0 - s for s in own]
+    for s in other:
+        if variant == "standard":
+            terms.append(hinge(s - threshold))
+        elif variant == "as-coded":
+            if s > threshold:
+                terms.append(s)
+        else:
+            raise ValueError(f"unknown variant: {variant}")
+    return mean(terms)
+
+
+def binomial_value(
+    own: list[float], other: list[float], positive_scale: float, negative_scale: float, threshold: float
+) -> float:
+    """Mean over all pairs of the binomial deviance.
+
+    Positive: ``(2 / positive_scale) log(1 + exp(-positive_scale (s - threshold)))``.
+    Negative: ``(2 / negative_scale) log(1 + exp(negative_scale (s - threshold)))``.
+    """
+    terms = [2.0 / positive_scale * log_one_plus_sum_exp([-positive_scale * (s - threshold)]) for s in own]
+    terms += [2.0 / negative_scale * log_one_plus_sum_exp([negative_scale * (s - threshold)]) for s in other]
+    return mean(terms)
+
+
+def contrastive_value(
+    own: list[float], other: list[float], margin: float, positive_margin: float, squared: bool
+) -> float:
+    """``mean_positive [d - positive_margin]+ + mean_negative [margin - d]+``, each hinge squared if ``squared``."""
+    power = 2 if squared else 1
+    pull = [hinge(d - positive_margin) ** power for d in own]
+    push = [hinge(margin - d) ** power for d in other]
+    return mean(pull) + mean(push)
+
+
+def similarity_margin(
+    anchors: Array, references: Array, positives: Mask, negatives: Mask, margin: float = 0.2, threshold: float = 0.5
+) -> float:
+    """See `similarity_margin_value`; all pairs of the relation."""
+    own = masked_cosines(anchors, references, positives)
+    other = masked_cosines(anchors, references, negatives)
+    return similarity_margin_value(own, other, margin, threshold)
+
+
+def similarity_contrastive(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    threshold: float = 0.5,
+    variant: str = "standard",
+) -> float:
+    """See `similarity_contrastive_value`; all pairs of the relation."""
+    own = masked_cosines(anchors, references, positives)
+    other = masked_cosines(anchors, references, negatives)
+    return similarity_contrastive_value(own, other, threshold, variant)
+
+
+def binomial(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    positive_scale: float = 2.0,
+    negative_scale: float = 40.0,
+    threshold: float = 0.5,
+) -> float:
+    """See `binomial_value`; all pairs of the relation."""
+    own = masked_cosines(anchors, references, positives)
+    other = masked_cosines(anchors, references, negatives)
+    return binomial_value(own, other, positive_scale, negative_scale, threshold)
+
+
+def contrastive(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 1.0,
+    positive_margin: float = 0.0,
+    squared: bool = False,
+) -> float:
+    """See `contrastive_value`; all pairs of the relation."""
+    own = masked_distances(anchors, references, positives)
+    other = masked_distances(anchors, references, negatives)
+    return contrastive_value(own, other, margin, positive_margin, squared)
+
+
+def margin_terms(
+    anchor: Array, positive: Array | None, negative: Array | None, margin: float, beta: float
+) -> list[float]:
+    """``[d' - beta + margin]+`` of a positive and ``[beta - d' + margin]+`` of a negative, d' = sqrt(d^2 + 1e-8)."""
+    terms = []
+    if positive is not None:
+        terms.append(hinge(math.sqrt(distance(anchor, positive) ** 2 + 1e-8) - beta + margin))
+    if negative is not None:
+        terms.append(hinge(beta - math.sqrt(distance(anchor, negative) ** 2 + 1e-8) + margin))
+    return terms
+
+
+def margin_loss(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.2,
+    beta: float | Array = 1.2,
+) -> float:
+    """Sum of the terms of all pairs (see `margin_terms`), divided by ``max(1, number of terms above zero)``."""
+    terms: list[float] = []
+    for a in range(len(anchors)):
+        for r in range(len(references)):
+            if positives[a, r]:
+                terms += margin_terms(anchors[a], references[r], None, margin, beta_of(beta, a))
+            if negatives[a, r]:
+                terms += margin_terms(anchors[a], None, references[r], margin, beta_of(beta, a))
+    active = sum(1 for term in terms if term > 0.0)
+    return sum(terms) / max(1, active)
+
+
+def histogram(anchors: Array, references: Array, positives: Mask, negatives: Mask, bins: int = 65) -> float:
+    """``sum_r h-(r) sum_{q <= r} h+(q)`` with nodes ``t_r = -1 + r * step``, ``step = 2 / (bins - 1)``, r from zero.
+
+    ``h+(r)`` and ``h-(r)`` are the means of ``max(0, 1 - |s - t_r| / step)`` over the positive and negative pairs.
+    """
+    own = masked_cosines(anchors, references, positives)
+    other = masked_cosines(anchors, references, negatives)
+    if not own or not other:
+        return 0.0
+    step = 2.0 / (bins - 1)
+    total, cumulative = 0.0, 0.0
+    for r in range(bins):
+        node = -1.0 + r * step
+        cumulative += mean([max(0.0, 1.0 - abs(s - node) / step) for s in own])
+        total += mean([max(0.0, 1.0 - abs(s - node) / step) for s in other]) * cumulative
+    return total

@@ -1,0 +1,163 @@
+"""Losses of rows against class proxies."""
+
+import math
+from collections.abc import Callable
+
+from tests.losses.references.arithmetic import (
+    Array,
+    Mask,
+    cosine,
+    distance,
+    dot,
+    log_one_plus_sum_exp,
+    log_sum_exp,
+    marked,
+    mean,
+)
+
+
+def mean_cross_entropy(positives: Mask, logits_for: Callable[[int, int], list[float]]) -> float:
+    """Mean over rows of the mean over positive classes y of ``log sum_c e^{z_c} - z_y``.
+
+    ``logits_for(row, y)`` gives the logits z of all classes when y is the target, so that a margin can depend on it.
+    """
+    values = []
+    for row in range(positives.shape[0]):
+        terms = []
+        for target in marked(positives, row):
+            logits = logits_for(row, target)
+            terms.append(log_sum_exp(logits) - logits[target])
+        values.append(mean(terms))
+    return mean(values)
+
+
+def proxy_nca(embeddings: Array, positives: Mask, proxies: Array, scale: float = 3.0) -> float:
+    """Mean over rows of ``mean_{positive c} D_c + log sum_{negative c} e^{-D_c}``, ``D = scale^2 d^2``.
+
+    Every row needs a class that is not positive.
+    """
+    values = []
+    for row in range(len(embeddings)):
+        own, other = [], []
+        for c in range(len(proxies)):
+            spread = scale**2 * distance(embeddings[row], proxies[c]) ** 2
+            if positives[row, c]:
+                own.append(spread)
+            else:
+                other.append(-spread)
+        values.append(mean(own) + log_sum_exp(other))
+    return mean(values)
+
+
+def proxy_anchor(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.1, scale: float = 32.0) -> float:
+    """Pull averaged over the classes with a positive row, plus push averaged over all classes.
+
+    Pull of a class: ``log(1 + sum_{positive rows} e^{-scale (s - margin)})``.
+    Push of a class: ``log(1 + sum_{negative rows} e^{scale (s + margin)})``.
+    """
+    pulls, pushes = [], []
+    for c in range(len(proxies)):
+        own, other = [], []
+        for row in range(len(embeddings)):
+            s = cosine(embeddings[row], proxies[c])
+            if positives[row, c]:
+                own.append(-scale * (s - margin))
+            else:
+                other.append(scale * (s + margin))
+        if own:
+            pulls.append(log_one_plus_sum_exp(own))
+        pushes.append(log_one_plus_sum_exp(other))
+    return mean(pulls) + mean(pushes)
+
+
+def normalized_softmax(embeddings: Array, positives: Mask, proxies: Array, temperature: float = 0.05) -> float:
+    """Cross-entropy of the logits ``s / temperature``."""
+
+    def logits_for(row: int, target: int) -> list[float]:
+        return [cosine(embeddings[row], proxy) / temperature for proxy in proxies]
+
+    return mean_cross_entropy(positives, logits_for)
+
+
+def softmax(embeddings: Array, positives: Mask, proxies: Array, bias: Array | None = None) -> float:
+    """Cross-entropy of the logits ``dot + bias_c``; no bias is a bias of zero."""
+
+    def logits_for(row: int, target: int) -> list[float]:
+        logits = []
+        for c in range(len(proxies)):
+            offset = 0.0 if bias is None else float(bias[c])
+            logits.append(dot(embeddings[row], proxies[c]) + offset)
+        return logits
+
+    return mean_cross_entropy(positives, logits_for)
+
+
+def cosface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.35, scale: float = 64.0) -> float:
+    """Cross-entropy of the logits ``scale (s - margin)`` for the target and ``scale s`` for the other classes."""
+
+    def logits_for(row: int, target: int) -> list[float]:
+        logits = [scale * cosine(embeddings[row], proxy) for proxy in proxies]
+        logits[target] -= scale * margin
+        return logits
+
+    return mean_cross_entropy(positives, logits_for)
+
+
+def arcface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.5, scale: float = 16.0) -> float:
+    """Cross-entropy of the logits ``scale cos(theta + margin)`` for the target and ``scale cos(theta)`` otherwise.
+
+    ``theta = arccos(s)``. If ``theta + margin > pi`` the logit of the target is
+    ``scale (cos(theta) - margin sin(margin))``. The margin is in radians.
+    """
+
+    def logits_for(row: int, target: int) -> list[float]:
+        logits = []
+        for c in range(len(proxies)):
+            s = cosine(embeddings[row], proxies[c])
+            theta = math.acos(min(1.0, max(-1.0, s)))  # rounding can leave the interval by one unit
+            if c != target:
+                logits.append(scale * s)
+            elif theta + margin > math.pi:
+                logits.append(scale * (s - margin * math.sin(margin)))
+            else:
+                logits.append(scale * math.cos(theta + margin))
+        return logits
+
+    return mean_cross_entropy(positives, logits_for)
+
+
+def soft_triple(
+    embeddings: Array,
+    positives: Mask,
+    proxies: Array,
+    scale: float = 8.0,
+    margin: float = 0.01,
+    temperature: float = 0.1,
+    regularization: float = 0.2,
+) -> float:
+    """Cross-entropy of the logits ``scale (S_c - margin [c is the target])``, plus the spread of the centres.
+
+    ``S_c = sum_k w_k s_k`` over the K centres of class c, w = softmax of ``s_k / temperature`` over k.
+    Spread: ``regularization * sum_c sum_{k<l} sqrt(2 + 1e-5 - 2 psi_ck.psi_cl) / (C K (K - 1))`` with unit centres psi;
+    zero for one centre per class.
+    """
+    classes, centers = proxies.shape[0], proxies.shape[1]
+
+    def class_similarity(row: int, c: int) -> float:
+        similarities = [cosine(embeddings[row], proxies[c, k]) for k in range(centers)]
+        normaliser = log_sum_exp([s / temperature for s in similarities])
+        return sum(math.exp(s / temperature - normaliser) * s for s in similarities)
+
+    def logits_for(row: int, target: int) -> list[float]:
+        logits = [scale * class_similarity(row, c) for c in range(classes)]
+        logits[target] -= scale * margin
+        return logits
+
+    spread = 0.0
+    for c in range(classes):
+        for k in range(centers):
+            for m in range(k + 1, centers):
+                spread += math.sqrt(2.0 + 1e-5 - 2.0 * cosine(proxies[c, k], proxies[c, m]))
+    if centers > 1:
+        spread = regularization * spread / (classes * centers * (centers - 1))
+    return mean_cross_entropy(positives, logits_for) + spread

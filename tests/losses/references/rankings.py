@@ -1,0 +1,120 @@
+"""Losses of the order in which an anchor ranks its positives and negatives."""
+
+import math
+
+from tests.losses.references.arithmetic import Array, Mask, cosine, distance, mean, sigmoid, valid_anchors
+
+
+def fastap(anchors: Array, references: Array, positives: Mask, negatives: Mask, bins: int = 10) -> float:
+    """Mean over valid anchors of ``1 - AP``, ``AP = (1/|P|) sum_l H+_l h+_l / H_l`` over the nodes with ``H_l > 0``.
+
+    Nodes ``4 l / bins`` for l = 0..bins on the squared distance. ``h+_l`` is the sum of
+    ``max(0, 1 - |d^2 - node| / (4 / bins))`` over the positives, ``h_l`` the sum over positives and negatives, and
+    ``H+_l``, ``H_l`` are the sums of ``h+``, ``h`` up to and including node l.
+    """
+    width = 4.0 / bins
+    values = []
+    for a, own, other in valid_anchors(positives, negatives):
+        precision, total_own, total_all = 0.0, 0.0, 0.0
+        for node_index in range(bins + 1):
+            node = 4.0 * node_index / bins
+            count_own, count_all = 0.0, 0.0
+            for r in own + other:
+                share = max(0.0, 1.0 - abs(distance(anchors[a], references[r]) ** 2 - node) / width)
+                count_all += share
+                if r in own:
+                    count_own += share
+            total_own += count_own
+            total_all += count_all
+            if total_all > 0.0:
+                precision += total_own * count_own / total_all
+        values.append(1.0 - precision / len(own))
+    return mean(values)
+
+
+def ranked_list(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.4,
+    boundary: float = 1.2,
+    temperature: float = 10.0,
+    balance: float = 0.5,
+) -> float:
+    """Mean over valid anchors of ``(1 - balance) * pull + balance * push``.
+
+    ``pull``: mean of ``d - (boundary - margin)`` over the positives with ``d > boundary - margin``.
+    ``push``: ``sum w (boundary - d) / sum w`` over the negatives with ``d < boundary``,
+    ``w = exp(temperature (boundary - d))``. Either is zero when no pair qualifies.
+    """
+    values = []
+    for a, own, other in valid_anchors(positives, negatives):
+        gaps = []
+        for p in own:
+            d = distance(anchors[a], references[p])
+            if d > boundary - margin:
+                gaps.append(d - (boundary - margin))
+        weighted, weights = 0.0, 0.0
+        for n in other:
+            d = distance(anchors[a], references[n])
+            if d < boundary:
+                weight = math.exp(temperature * (boundary - d))
+                weighted += weight * (boundary - d)
+                weights += weight
+        push = weighted / weights if weights > 0.0 else 0.0
+        values.append((1.0 - balance) * mean(gaps) + balance * push)
+    return mean(values)
+
+
+def smooth_ap(anchors: Array, references: Array, positives: Mask, negatives: Mask, temperature: float = 0.01) -> float:
+    """Mean over valid anchors of ``1 - AP``, AP = mean over p in P of (soft rank among P) / (soft rank among all).
+
+    A soft rank of p is ``1 + sum_j sigmoid((s_j - s_p) / temperature)`` over the other members j of the set.
+    """
+    values = []
+    for a, own, other in valid_anchors(positives, negatives):
+        ratios = []
+        for p in own:
+            s_p = cosine(anchors[a], references[p])
+            rank_own, rank_all = 1.0, 1.0
+            for j in own + other:
+                if j == p:
+                    continue
+                step = sigmoid((cosine(anchors[a], references[j]) - s_p) / temperature)
+                rank_all += step
+                if j in own:
+                    rank_own += step
+            ratios.append(rank_own / rank_all)
+        values.append(1.0 - mean(ratios))
+    return mean(values)
+
+
+def precision_at_k(
+    anchors: Array, references: Array, positives: Mask, negatives: Mask, k: int = 4, margin: float = 0.1
+) -> float:
+    """Sum over anchors of ``sum_wrong s^ - sum_missed s^``, divided by the number of all anchors.
+
+    ``s^ = s + margin`` for a negative and ``s^ = s`` for a positive; top = the k candidates with the largest s^.
+
+    Fewer than k positives: missed = positives outside the top, wrong = as many lowest-ranked negatives of the top.
+    Otherwise: wrong = negatives in the top, missed = as many highest-ranked positives outside the top.
+
+    k is at most the number of candidates. An anchor that is not valid gives zero.
+    """
+    total = 0.0
+    for a, own, other in valid_anchors(positives, negatives):
+        score = {p: cosine(anchors[a], references[p]) for p in own}
+        score.update({n: cosine(anchors[a], references[n]) + margin for n in other})
+        ranking = sorted(sorted(score), key=lambda item: score[item], reverse=True)
+        size = min(k, len(ranking))
+        top, rest = ranking[:size], ranking[size:]
+        if len(own) < size:
+            missed = [item for item in rest if item in own]
+            top_negatives = [item for item in top if item in other]
+            wrong = top_negatives[len(top_negatives) - len(missed) :]
+        else:
+            wrong = [item for item in top if item in other]
+            missed = [item for item in rest if item in own][: len(wrong)]
+        total += sum(score[item] for item in wrong) - sum(score[item] for item in missed)
+    return total / len(anchors) if len(anchors) else 0.0

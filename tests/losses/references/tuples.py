@@ -1,0 +1,203 @@
+"""Losses of listed triplets (a, p, n) and quadruplets: a is a row of the anchors, the others of the references."""
+
+from collections.abc import Sequence
+
+from tests.losses.references.arithmetic import (
+    Array,
+    Mask,
+    Quadruplet,
+    Triplet,
+    all_triplets,
+    beta_of,
+    cosine,
+    distance,
+    distance_or_square,
+    hinge,
+    mean,
+    noise_to_signal,
+    unit,
+)
+from tests.losses.references.pairs import (
+    binomial_value,
+    contrastive_value,
+    margin_terms,
+    similarity_contrastive_value,
+    similarity_margin_value,
+)
+
+
+def triplet(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.2,
+    squared: bool = True,
+    average: str = "all",
+) -> float:
+    """See `triplet_from_triplets`; all triplets of the relation."""
+    triplets = all_triplets(positives, negatives)
+    return triplet_from_triplets(anchors, references, triplets, margin, squared, average)
+
+
+def snr(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.2,
+    regularization: float = 0.005,
+) -> float:
+    """See `snr_from_triplets`; all triplets of the relation."""
+    triplets = all_triplets(positives, negatives)
+    return snr_from_triplets(anchors, references, triplets, margin, regularization)
+
+
+def triplet_cosines(anchors: Array, references: Array, triplets: Sequence[Triplet]) -> tuple[list[float], list[float]]:
+    """Cosines of all (a, p) and of all (a, n)."""
+    own = [cosine(anchors[a], references[p]) for a, p, _ in triplets]
+    other = [cosine(anchors[a], references[n]) for a, _, n in triplets]
+    return own, other
+
+
+def similarity_margin_from_triplets(
+    anchors: Array, references: Array, triplets: Sequence[Triplet], margin: float = 0.2, threshold: float = 0.5
+) -> float:
+    """See `similarity_margin_value`; two pairs per triplet."""
+    own, other = triplet_cosines(anchors, references, triplets)
+    return similarity_margin_value(own, other, margin, threshold)
+
+
+def similarity_contrastive_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    threshold: float = 0.5,
+    variant: str = "standard",
+) -> float:
+    """See `similarity_contrastive_value`; two pairs per triplet."""
+    own, other = triplet_cosines(anchors, references, triplets)
+    return similarity_contrastive_value(own, other, threshold, variant)
+
+
+def binomial_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    positive_scale: float = 2.0,
+    negative_scale: float = 40.0,
+    threshold: float = 0.5,
+) -> float:
+    """See `binomial_value`; two pairs per triplet."""
+    own, other = triplet_cosines(anchors, references, triplets)
+    return binomial_value(own, other, positive_scale, negative_scale, threshold)
+
+
+def contrastive_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    margin: float = 1.0,
+    positive_margin: float = 0.0,
+    squared: bool = False,
+) -> float:
+    """See `contrastive_value`; two pairs per triplet."""
+    own = [distance(anchors[a], references[p]) for a, p, _ in triplets]
+    other = [distance(anchors[a], references[n]) for a, _, n in triplets]
+    return contrastive_value(own, other, margin, positive_margin, squared)
+
+
+def triplet_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    margin: float = 0.2,
+    squared: bool = True,
+    average: str = "all",
+) -> float:
+    """``sum_t h / count`` with ``h = [D(a,p) - D(a,n) + margin]+``, D = d^2 if ``squared``, otherwise d.
+
+    The count is the number of triplets ("all") or ``max(1, number of triplets with h > 0)`` ("active").
+    """
+    hinges = []
+    for a, p, n in triplets:
+        near = distance_or_square(anchors[a], references[p], squared)
+        far = distance_or_square(anchors[a], references[n], squared)
+        hinges.append(hinge(near - far + margin))
+    if average == "all":
+        return mean(hinges)
+    if average == "active":
+        return sum(hinges) / max(1, sum(1 for h in hinges if h > 0.0))
+    raise ValueError(f"unknown average: {average}")
+
+
+def margin_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    margin: float = 0.2,
+    beta: float | Array = 1.2,
+    variant: str = "standard",
+) -> float:
+    """Sum of both terms of all triplets (see `margin_terms`), divided by ``max(1, count)``.
+
+    The count is the number of terms above zero ("standard") or of triplets with such a term ("as-coded").
+    """
+    total, active_terms, active_triplets = 0.0, 0, 0
+    for a, p, n in triplets:
+        terms = margin_terms(anchors[a], references[p], references[n], margin, beta_of(beta, a))
+        active = sum(1 for term in terms if term > 0.0)
+        total += sum(terms)
+        active_terms += active
+        if active > 0:
+            active_triplets += 1
+    if variant == "standard":
+        return total / max(1, active_terms)
+    if variant == "as-coded":
+        return total / max(1, active_triplets)
+    raise ValueError(f"unknown variant: {variant}")
+
+
+def snr_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    margin: float = 0.2,
+    regularization: float = 0.005,
+) -> float:
+    """``sum_t h / max(1, number with h > 0) + regularization * mean_a |sum_m a_m|``.
+
+    ``h = [SNRd(a,p) - SNRd(a,n) + margin]+``. The second mean runs over all anchor rows, at unit length.
+    """
+    if len(triplets) == 0:
+        return 0.0
+    hinges = []
+    for a, p, n in triplets:
+        near = noise_to_signal(anchors[a], references[p])
+        far = noise_to_signal(anchors[a], references[n])
+        hinges.append(hinge(near - far + margin))
+    active = sum(1 for h in hinges if h > 0.0)
+    sums = [abs(sum(float(value) for value in unit(anchor))) for anchor in anchors]
+    return sum(hinges) / max(1, active) + regularization * mean(sums)
+
+
+def quadruplet(
+    anchors: Array,
+    references: Array,
+    quadruplets: Sequence[Quadruplet],
+    margin: float = 1.0,
+    second_margin: float = 0.5,
+    squared: bool = False,
+) -> float:
+    """``mean [D(a,p) - D(a,n) + margin]+ + mean [D(a,p) - D(n,l) + second_margin]+``.
+
+    D = d^2 if ``squared``, otherwise d. The second mean runs over the tuples that have a fourth member l.
+    """
+    first, second = [], []
+    for a, p, n, fourth in quadruplets:
+        near = distance_or_square(anchors[a], references[p], squared)
+        first.append(hinge(near - distance_or_square(anchors[a], references[n], squared) + margin))
+        if fourth is not None:
+            apart = distance_or_square(references[n], references[fourth], squared)
+            second.append(hinge(near - apart + second_margin))
+    return mean(first) + mean(second)
