@@ -64,8 +64,10 @@ class _SumsByRows(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> Any:
         inputs, saved = ctx.saved_tensors[: len(ctx.wanted)], iter(ctx.saved_tensors[len(ctx.wanted) :])
         if torch.is_grad_enabled():  # a graph of the gradient is asked for: only the whole matrix has one
-            sums, _ = ctx.evaluate(slice(None), inputs[0], inputs[1])
-            asked = [t for t, wanted in zip(inputs, ctx.wanted, strict=True) if wanted]
+            # views, so that a batch compared with itself has two ends to take the gradient by
+            ends = [inputs[0].view_as(inputs[0]), inputs[1].view_as(inputs[1])]
+            sums, _ = ctx.evaluate(slice(None), *ends)
+            asked = [t for t, wanted in zip([*ends, *inputs[2:]], ctx.wanted, strict=True) if wanted]
             found = iter(torch.autograd.grad(sums, asked, outer[0], create_graph=True, allow_unused=True))
             return None, None, *[next(found) if wanted else None for wanted in ctx.wanted]
         result: list[Tensor | None] = [None] * len(ctx.wanted)
