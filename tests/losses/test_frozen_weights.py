@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kinfold.losses.terms import masked_logsumexp
+from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.pairs import Relation, cosine, sphere_distance
 from tests.problems import batch, gradient, make
 

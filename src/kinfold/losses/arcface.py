@@ -57,6 +57,6 @@ class ArcFace(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         cosine = pairs.scores.clamp(min=1e-10) if self.variant == "as-coded" else pairs.scores
-        targets = Targets(self.scale * cosine, pairs.positives, one_class=pairs.labels is not None)
+        targets = Targets(self.scale * cosine, pairs.positives, pairs.labels)
         own = (targets.logits / self.scale).clamp(-1.0, 1.0)
         return pairs.per_sample(targets.cross_entropy(self.scale * add_angle(own, self.margin)))

@@ -1,11 +1,12 @@
 """Binomial deviance: a smooth pairwise hinge with different slopes for kin and others (Yi et al., 2014)."""
 
-import torch
 from torch import Tensor
 
+from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
-from kinfold.losses.terms import ScoredPairs, Terms, softplus
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import number
 
 
 def binomial(
@@ -22,15 +23,14 @@ def binomial(
     positive: (2/positive_scale) log(1 + exp(-positive_scale (s - threshold)))
     negative: (2/negative_scale) log(1 + exp( negative_scale (s - threshold)))
 
+    >>> import torch
     >>> kin = torch.tensor([[True, False]])
     >>> binomial(torch.tensor([[0.5, 0.5]]), kin, ~kin).round(decimals=4)
     tensor([[0.6931, 0.0347]])
     """
-    slope = torch.where(
-        positives, similarity.new_tensor(-positive_scale), similarity.new_tensor(negative_scale)
-    )  # (B, R)
-    deviance = softplus(slope * (similarity - threshold)) * (2.0 / slope.abs())
-    return torch.where(positives | negatives, deviance, 0.0)
+    kin, other = number(positives, similarity), number(negatives, similarity)
+    slope = negative_scale * other - positive_scale * kin
+    return softplus(slope * (similarity - threshold)) * (2 / positive_scale * kin + 2 / negative_scale * other)
 
 
 class Binomial(Loss):

@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
+from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp, softplus
+from kinfold.losses.terms import ScoredPairs, Terms
 
 
 def circle(

@@ -5,6 +5,8 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import Relation
+from kinfold.pairs.masks import count, number
 
 
 def contrastive(
@@ -24,8 +26,9 @@ def contrastive(
     >>> contrastive(torch.tensor([[0.3, 0.4, 1.2]]), kin, ~kin).round(decimals=4)
     tensor([[0.3000, 0.6000, 0.0000]])
     """
-    hinge = relu(torch.where(positives, distance - positive_margin, margin - distance))
-    return torch.where(positives | negatives, hinge.square() if squared else hinge, 0.0)
+    kin, other = number(positives, distance), number(negatives, distance)
+    hinge = relu((kin - other) * distance + (margin * other - positive_margin * kin))
+    return hinge.square() if squared else hinge
 
 
 class Contrastive(Loss):
@@ -58,9 +61,14 @@ class Contrastive(Loss):
             positive_margin=self.positive_margin,
             squared=self.squared,
         )
-        counts = torch.stack([pairs.positives.sum(), pairs.negatives.sum()]).to(values.dtype)
+        kin, other = number(pairs.positives, values), number(pairs.negatives, values)
         if pairs.weights is not None:
-            values = values * pairs.weights
-            counts = torch.stack([(mask * pairs.weights).sum() for mask in (pairs.positives, pairs.negatives)])
-        kin = torch.where(pairs.positives, values, 0.0).sum()
-        return Terms(values, torch.stack([kin, torch.where(pairs.negatives, values, 0.0).sum()]), counts)
+            values, kin, other = values * pairs.weights, kin * pairs.weights, other * pairs.weights
+        kin_sum = (values * number(pairs.positives, values)).sum()
+        sums = torch.stack([kin_sum, values.sum() - kin_sum])  # what is neither is zero
+        return Terms(values, sums, torch.stack([kin.sum(), other.sum()]))
+
+    def counts(self, relation: Relation) -> Tensor | None:
+        if relation.degree is not None:
+            return None
+        return torch.stack([count(mask).sum() for mask in (relation.positives, relation.negatives)])

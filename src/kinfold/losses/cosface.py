@@ -39,5 +39,5 @@ class CosFace(Loss):
         self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        targets = Targets(self.scale * pairs.scores, pairs.positives, one_class=pairs.labels is not None)
+        targets = Targets(self.scale * pairs.scores, pairs.positives, pairs.labels)
         return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))

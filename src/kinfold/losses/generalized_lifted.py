@@ -2,9 +2,10 @@
 
 from torch import Tensor, relu
 
+from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.n_pair import norm_penalty
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp
+from kinfold.losses.terms import ScoredPairs, Terms
 
 
 def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
@@ -17,7 +18,7 @@ def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *
     >>> generalized_lifted(torch.tensor([[0.5, 1.2]]), kin, ~kin).round(decimals=4)
     tensor([0.3000])
     """
-    return relu(masked_logsumexp(distance, positives) + masked_logsumexp(margin - distance, negatives))
+    return relu(masked_logsumexp(distance, positives) + masked_logsumexp(distance, negatives, -1.0) + margin)
 
 
 class GeneralizedLifted(Loss):

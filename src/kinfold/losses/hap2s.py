@@ -8,6 +8,7 @@ from torch import Tensor, relu
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import lowered
 
 
 def hap2s(
@@ -34,8 +35,8 @@ def hap2s(
     """
     fixed = distance.detach()
     hardness = fixed / sigma if weighting == "exponential" else power * fixed.clamp(min=1e-6).log()
-    farthest = torch.softmax(hardness.masked_fill(~positives, -1e30), dim=1)
-    nearest = torch.softmax((-hardness).masked_fill(~negatives, -1e30), dim=1)
+    farthest = torch.softmax(lowered(hardness, positives), dim=1)
+    nearest = torch.softmax(lowered(-hardness, negatives), dim=1)
     return relu(margin + ((farthest - nearest) * distance).sum(dim=1))
 
 

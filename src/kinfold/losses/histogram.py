@@ -31,6 +31,7 @@ class Histogram(Loss):
     """No margin and no scale to tune, only the number of nodes: 65, or 11 for large data (Roth et al., 2020)."""
 
     kind = "batch"
+    by_rows = False
 
     def __init__(self, bins: int = 65, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

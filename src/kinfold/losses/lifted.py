@@ -5,8 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
+from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import columns, count
 
 
 def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
@@ -20,7 +22,7 @@ def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     >>> lifted(torch.tensor([[0.2, 0.9]]), kin, ~kin).round(decimals=4)
     tensor([0.7000])
     """
-    return relu(masked_logsumexp(-similarity, positives) + masked_logsumexp(similarity, negatives))
+    return relu(masked_logsumexp(similarity, positives, -1.0) + masked_logsumexp(similarity, negatives))
 
 
 def lifted_oh_song(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
@@ -29,9 +31,11 @@ def lifted_oh_song(distance: Tensor, positives: Tensor, negatives: Tensor, *, ma
     1 / (2 |P|) sum over positive pairs (i, j) of [J_ij]+^2
     J_ij = log(sum_{k in N_i} exp(margin - d_ik) + sum_{l in N_j} exp(margin - d_jl)) + d_ij
     """
-    reach = masked_logsumexp(margin - distance, negatives)  # (B,)
-    joint = torch.logaddexp(reach[:, None], reach[None, :]) + distance
-    counted = positives & (negatives.any(dim=1)[:, None] | negatives.any(dim=1)[None, :])
+    reach = masked_logsumexp(distance, negatives, -1.0) + margin  # (B,)
+    index, exists = columns(positives)  # (B, W)
+    joint = torch.logaddexp(reach[:, None], reach[index]) + distance.gather(1, index)
+    # both ends without negatives: no constraint, and no part in the count
+    counted = exists & ((count(negatives) > 0)[:, None] | (count(negatives) > 0)[index])
     hinges = torch.where(counted, relu(joint), 0.0).square()
     return hinges.sum() / (2 * counted.sum().clamp(min=1))
 
@@ -55,6 +59,7 @@ class Lifted(Loss):
         if variant == "oh-song":
             self.kind = "batch"
             self.measure = "euclidean"
+            self.by_rows = False
         super().__init__(reduction)
         self.variant = variant
         self.margin = margin

@@ -35,6 +35,7 @@ class Loss(nn.Module):
     measure: Measure = "cosine"
     normalize: bool = True
     by_rows: bool = True
+    proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
 
     def __init__(self, reduction: Reduction = "mean") -> None:
@@ -111,11 +112,16 @@ class Loss(nn.Module):
             relation_used = tuples if isinstance(tuples, Relation) else seen.relation
             value = self._terms_of_rows(measured, seen, relation_used, slice(None), x, y).mean()
             (weights,) = torch.autograd.grad(value, measured)
-            return factor * weights
+            return factor * (weights.T if self.proxies_are_anchors else weights)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """The loss of scored pairs (B, R)."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+
+    def counts(self, relation: Relation) -> Tensor | None:
+        """The counts of `terms` over the whole relation where that alone determines them; saves a pass when large
+        batches are taken by blocks and there is more than one ratio."""
+        return None
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         """The loss of mined tuples from the scores (2, T) of (a, p) and (a, n), and (n, l) of quadruplets in a third
@@ -166,7 +172,7 @@ class Loss(nn.Module):
                 raise ValueError(
                     f"{type(self).__name__} compares samples with its own proxies: it takes no reference set and no ids"
                 )
-            return look_at_proxies(self.proxies, embeddings, labels, relation)
+            return look_at_proxies(self.proxies, embeddings, labels, relation, as_anchors=self.proxies_are_anchors)
         seen = view(
             embeddings,
             labels,
@@ -194,19 +200,23 @@ class Loss(nn.Module):
                 f"the mined relation has shape {tuple(relation.positives.shape)}, the pairs "
                 f"{tuple(seen.relation.positives.shape)}: mine on the same batch and reference set"
             )
-        blocks = self.by_rows and self.kind != "batch" and self.reduction != "none"
+        blocks = self.by_rows and self.reduction != "none"
         if not (blocks and worthwhile(x.shape[0], y.shape[0])):
             return self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, slice(None), x, y)
 
+        known = self.counts(relation)
+
         def evaluate(rows: slice, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             terms = self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, rows, x, y)
-            if self.reduction == "mean":
+            if self.reduction == "sum" and self.kind != "batch":
+                return terms.values.sum().reshape(1), terms.counts.sum().reshape(1)
+            if known is None:
                 return terms.sums, terms.counts
-            return terms.values.sum().reshape(1), terms.counts.sum().reshape(1)
+            return terms._replace(counts=known.to(terms.sums)).mean().reshape(1), terms.counts.sum().reshape(1)
 
         own = [parameter for name, parameter in self.named_parameters() if name != "proxies"]
         sums, counts = sums_by_rows(evaluate, x, y, own)
-        return Terms(sums.sum(), sums, counts)
+        return Terms(sums.sum(), sums, counts if known is None else counts.sign())
 
     def _terms_of_rows(
         self, measured: Tensor, seen: View, relation: Relation, rows: slice, x: Tensor, y: Tensor
@@ -251,9 +261,10 @@ class Loss(nn.Module):
         anything = terms.counts.sum() > 0
         if self.reduction == "none":
             return terms.values if penalty is None else terms.values + torch.where(anything, penalty, 0.0)
-        value = terms.mean() if self.reduction == "mean" else terms.values.sum()
+        mean = self.reduction == "mean" or self.kind == "batch"
+        value = terms.mean() if mean else terms.values.sum()
         if penalty is not None:
-            extra = penalty.mean() if self.reduction == "mean" else penalty.sum()
+            extra = penalty.mean() if mean else penalty.sum()
             value = value + torch.where(anything, extra, 0.0)
         own = self.regularizer()
         return value if own is None else value + torch.where(anything, own, 0.0)
@@ -267,7 +278,7 @@ class Loss(nn.Module):
     def _tell_of_missing_pairs(self, relation: Relation) -> None:
         if torch.compiler.is_compiling() or self._told_of_missing_pairs or self.proxies is not None:
             return
-        kin, other = bool(relation.positives.any()), bool(relation.negatives.any())
+        kin, other = (bool(mask.view(torch.uint8).any()) for mask in (relation.positives, relation.negatives))
         if not (kin and other):
             self._told_of_missing_pairs = True
             missing = "no two items of one class" if not kin else "no two items of different classes"

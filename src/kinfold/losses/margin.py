@@ -8,6 +8,7 @@ from torch import Tensor, nn, relu
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.proxies import check_class_range
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import number
 
 
 def margin(
@@ -22,8 +23,8 @@ def margin(
     tensor([[0.3000, 0.1000]])
     """
     distance = (squared_distance + 1e-8).clamp(min=1e-8).sqrt()
-    violation = torch.where(positives, distance - beta, beta - distance)
-    return torch.where(positives | negatives, relu(violation + margin), 0.0)
+    kin, other = number(positives, distance), number(negatives, distance)
+    return relu((distance - beta) * (kin - other) + margin) * (kin + other)
 
 
 class Margin(Loss):
@@ -73,7 +74,7 @@ class Margin(Loss):
             check_class_range(pairs.labels, self.num_classes)
             beta = beta[pairs.labels]
         values = margin(pairs.scores, pairs.positives, pairs.negatives, beta, margin=self.margin)
-        active = (values > 0).to(values.dtype)
+        active = values.detach().sign()
         if self.variant == "as-coded":
             if not pairs.from_triplets:
                 raise ValueError("variant='as-coded' counts triplets: give tuples= of a triplet miner")

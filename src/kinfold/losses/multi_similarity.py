@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
+from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp, softplus
+from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.miners.multi_similarity import keep_informative
 
 
@@ -28,8 +29,8 @@ def multi_similarity(
     tensor([0.3639])
     """
     offset = similarity - threshold
-    kin = softplus(masked_logsumexp(-positive_scale * offset, positives)) / positive_scale
-    return kin + softplus(masked_logsumexp(negative_scale * offset, negatives)) / negative_scale
+    kin = softplus(masked_logsumexp(offset, positives, -positive_scale)) / positive_scale
+    return kin + softplus(masked_logsumexp(offset, negatives, negative_scale)) / negative_scale
 
 
 class MultiSimilarity(Loss):

@@ -5,9 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp, softplus
+from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.miners.one_positive import OnePositive
+from kinfold.pairs.masks import columns
 from kinfold.pairs.measures import root
 
 
@@ -21,8 +23,9 @@ def n_pair(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     tensor([0.6931])
     """
     others = masked_logsumexp(similarity, negatives).unsqueeze(1)
-    values = torch.where(positives, softplus(others - similarity), 0.0)
-    return values.sum(dim=1) / positives.sum(dim=1).clamp(min=1)
+    index, exists = columns(positives)  # (B, W)
+    values = torch.where(exists, softplus(others - similarity.gather(1, index)), 0.0)
+    return values.sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
 
 class NPair(Loss):

@@ -39,4 +39,4 @@ class NormalizedSoftmax(Loss):
         self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_sample(cross_entropy(pairs.scores / self.temperature, pairs.positives))
+        return pairs.per_sample(cross_entropy(pairs.scores / self.temperature, pairs.positives, pairs.labels))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import count, lowered
 
 
 def precision_at_k(
@@ -41,8 +42,7 @@ def precision_at_k(
 
 def _best(similarity: Tensor, mask: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The `width` largest scores in the mask (B, W), padded with a very low one, and how many there are (B, 1)."""
-    values = similarity.masked_fill(~mask, -1e30).topk(width, dim=1).values
-    return values, mask.sum(dim=1, keepdim=True)
+    return lowered(similarity, mask).topk(width, dim=1).values, count(mask).unsqueeze(1)
 
 
 class PrecisionAtK(Loss):

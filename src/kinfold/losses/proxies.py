@@ -37,10 +37,13 @@ def new_proxies(
     return nn.Parameter(values)
 
 
-def look_at_proxies(proxies: nn.Parameter, embeddings: Tensor, labels: Labels | None, relation: Tensor | None) -> View:
+def look_at_proxies(
+    proxies: nn.Parameter, embeddings: Tensor, labels: Labels | None, relation: Tensor | None, *, as_anchors: bool
+) -> View:
     """Samples against class vectors: a reference set whose labels are 0..C-1.
 
-    With several vectors per class (C, K, d) the references are (C K, d), while the relation stays (B, C).
+    With several vectors per class (C, K, d) the references are (C K, d), while the relation stays (B, C). With
+    `as_anchors` the class vectors are compared with the samples instead.
     """
     count, dim = proxies.shape[0], proxies.shape[-1]
     anchors = check_embeddings(embeddings, "embeddings")
@@ -64,4 +67,7 @@ def look_at_proxies(proxies: nn.Parameter, embeddings: Tensor, labels: Labels | 
         found = Relation.from_labels(own, torch.arange(count, device=anchors.device))
     vectors = check_embeddings(proxies.flatten(0, -2), "proxies")
     dtype = torch.promote_types(anchors.dtype, vectors.dtype)
+    if as_anchors:
+        turned = Relation(found.positives.T.contiguous(), found.negatives.T.contiguous())
+        return View(vectors.to(dtype), anchors.to(dtype), turned, None, symmetric=False)
     return View(anchors.to(dtype), vectors.to(dtype), found, own, symmetric=False)

@@ -5,26 +5,30 @@ import math
 import torch
 from torch import Tensor
 
+from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.proxies import new_proxies
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp, softplus
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import Relation
+from kinfold.pairs.masks import count
 
 
 def proxy_anchor(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.1, scale: float = 32.0
 ) -> tuple[Tensor, Tensor]:
-    """Pull and push of every class, (C,) each, from similarities (B, C).
+    """Pull and push of every class, (C,) each, from similarities (C, B): the anchors are the class vectors.
 
-    pull_c = log(1 + sum_{i of c} exp(-scale (s_ic - margin)))
-    push_c = log(1 + sum_{i not of c} exp(scale (s_ic + margin)))
+    pull_c = log(1 + sum_{i of c} exp(-scale (s_ci - margin)))
+    push_c = log(1 + sum_{i not of c} exp(scale (s_ci + margin)))
 
-    >>> own = torch.tensor([[True, False]])
-    >>> [part.round(decimals=4).tolist() for part in proxy_anchor(torch.tensor([[0.1, -0.1]]), own, ~own)]
-    [[0.6930999755859375, 0.0], [0.0, 0.6930999755859375]]
+    >>> own = torch.tensor([[True], [False]])
+    >>> pull, push = proxy_anchor(torch.tensor([[0.1], [-0.1]]), own, ~own)
+    >>> pull.round(decimals=4), push.round(decimals=4)
+    (tensor([0.6931, 0.0000]), tensor([0.0000, 0.6931]))
     """
-    pull = softplus(masked_logsumexp(-scale * (similarity - margin), positives, dim=0))
-    return pull, softplus(masked_logsumexp(scale * (similarity + margin), negatives, dim=0))
+    pull = softplus(masked_logsumexp(similarity, positives, -scale) + scale * margin)
+    return pull, softplus(masked_logsumexp(similarity, negatives, scale) + scale * margin)
 
 
 class ProxyAnchor(Loss):
@@ -33,7 +37,7 @@ class ProxyAnchor(Loss):
     reduction="none" gives (C,), pull plus push of each class.
     """
 
-    by_rows = False
+    proxies_are_anchors = True
 
     def __init__(
         self,
@@ -53,6 +57,9 @@ class ProxyAnchor(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         pull, push = proxy_anchor(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin, scale=self.scale)
-        present = pairs.positives.any(dim=0).sum().to(pull.dtype)
-        counts = torch.stack([present, torch.full_like(present, push.shape[0])])
-        return Terms(pull + push, torch.stack([pull.sum(), push.sum()]), counts)
+        sums = torch.stack([pull.sum(), push.sum()])
+        return Terms(pull + push, sums, self.counts(Relation(pairs.positives, pairs.negatives)).to(sums))
+
+    def counts(self, relation: Relation) -> Tensor:
+        present = (count(relation.positives) > 0).sum()
+        return torch.stack([present, torch.full_like(present, relation.positives.shape[0])])

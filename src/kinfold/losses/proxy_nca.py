@@ -3,26 +3,26 @@
 import torch
 from torch import Tensor
 
+from kinfold.losses.cross_entropy import Targets
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.proxies import new_proxies
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp
+from kinfold.losses.terms import ScoredPairs, Terms
 
 
-def proxy_nca(similarity: Tensor, positives: Tensor, negatives: Tensor, *, scale: float = 3.0) -> Tensor:
+def proxy_nca(similarity: Tensor, positives: Tensor, labels: Tensor | None = None, *, scale: float = 3.0) -> Tensor:
     """Loss of every sample, (B,), averaged over its classes where it has several.
 
     D_y + log sum_{c != y} exp(-D_c),   D_c = |scale x - scale p_c|^2 of unit vectors = scale^2 (2 - 2 s_c)
 
-    The own class is not in the sum: the loss can be negative.
+    The own class is not in the sum: the loss can be negative. `labels` as in `cross_entropy`.
 
     >>> own = torch.tensor([[True, False, False]])
-    >>> proxy_nca(torch.tensor([[1.0, 1.0, -1.0]]), own, ~own).round(decimals=4) + 0.0
+    >>> proxy_nca(torch.tensor([[1.0, 1.0, -1.0]]), own).round(decimals=4) + 0.0
     tensor([0.])
     """
-    distance = scale**2 * (2.0 - 2.0 * similarity)
-    own = torch.where(positives, distance, 0.0).sum(dim=1) / positives.sum(dim=1).clamp(min=1)
-    return own + masked_logsumexp(-distance, negatives)
+    targets = Targets(scale**2 * (2.0 * similarity - 2.0), positives, labels)  # -D
+    return targets.mean(targets.others - targets.logits)
 
 
 class ProxyNCA(Loss):
@@ -42,4 +42,4 @@ class ProxyNCA(Loss):
         self.proxies = new_proxies(num_classes, dim, init="normal", scale=0.125, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_anchor(proxy_nca(pairs.scores, pairs.positives, pairs.negatives, scale=self.scale))
+        return pairs.per_anchor(proxy_nca(pairs.scores, pairs.positives, pairs.labels, scale=self.scale))

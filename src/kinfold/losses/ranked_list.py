@@ -5,6 +5,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import LOWEST, number
 
 
 def ranked_list(
@@ -26,12 +27,12 @@ def ranked_list(
     >>> ranked_list(torch.tensor([[1.0, 0.1, 1.0]]), kin, ~kin).round(decimals=4)
     tensor([0.2000])
     """
-    outside = relu(distance - (boundary - margin)).masked_fill(~positives, 0.0)
-    pull = outside.sum(dim=1) / (outside > 0).sum(dim=1).clamp(min=1)
+    outside = relu(distance - (boundary - margin)) * number(positives, distance)
+    pull = outside.sum(dim=1) / outside.detach().sign().sum(dim=1).clamp(min=1)
     inside = relu(boundary - distance)
-    counted = negatives & (inside > 0)
-    weights = torch.softmax((temperature * inside).masked_fill(~counted, -1e30), dim=1)
-    push = torch.where(counted, weights * inside, 0.0).sum(dim=1)
+    counted = number(negatives, distance) * inside.detach().sign()
+    weights = torch.softmax(temperature * inside + (counted - 1.0) * LOWEST, dim=1)
+    push = (counted * weights * inside).sum(dim=1)
     return (1 - balance) * pull + balance * push
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import number
 
 
 def similarity_contrastive(
@@ -20,8 +21,8 @@ def similarity_contrastive(
     >>> similarity_contrastive(torch.tensor([[0.7, 0.7, 0.2]]), kin, ~kin).round(decimals=4)
     tensor([[0.3000, 0.2000, 0.0000]])
     """
-    values = torch.where(positives, 1.0 - similarity, relu(similarity - threshold))
-    return torch.where(positives | negatives, values, 0.0)
+    kin, other = number(positives, similarity), number(negatives, similarity)
+    return kin * (1.0 - similarity) + other * relu(similarity - threshold)
 
 
 class SimilarityContrastive(Loss):

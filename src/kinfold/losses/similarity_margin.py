@@ -1,10 +1,10 @@
 """Similarity margin: kin above a threshold and others below it, each by a margin."""
 
-import torch
 from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import number
 
 
 def similarity_margin(
@@ -14,13 +14,15 @@ def similarity_margin(
 
     positive: [margin + threshold - s]+        negative: [margin + s - threshold]+
 
+    >>> import torch
     >>> s = torch.tensor([[0.9, 0.6, 0.6, 0.2]])
     >>> kin = torch.tensor([[True, True, False, False]])
     >>> similarity_margin(s, kin, ~kin).round(decimals=4)
     tensor([[0.0000, 0.1000, 0.3000, 0.0000]])
     """
-    violation = torch.where(positives, threshold - similarity, similarity - threshold)
-    return torch.where(positives | negatives, relu(violation + margin), 0.0)
+    kin, other = number(positives, similarity), number(negatives, similarity)
+    violation = (similarity - threshold) * (other - kin)
+    return relu(violation + margin) * (kin + other)
 
 
 class SimilarityMargin(Loss):

@@ -6,6 +6,7 @@ from torch import Tensor
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import columns, number
 
 
 def smooth_ap(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float = 0.01) -> Tensor:
@@ -18,15 +19,14 @@ def smooth_ap(similarity: Tensor, positives: Tensor, negatives: Tensor, *, tempe
     >>> smooth_ap(torch.tensor([[0.9, 0.1]]), kin, ~kin), smooth_ap(torch.tensor([[0.1, 0.9]]), kin, ~kin)
     (tensor([0.]), tensor([0.5000]))
     """
-    count = positives.sum(dim=1)
-    width = similarity.shape[1] if torch.compiler.is_compiling() else max(1, int(count.max()))
-    exists, order = positives.to(torch.uint8).topk(width, dim=1)  # the positives of each anchor first
-    own = similarity.gather(1, order)  # (B, W)
+    index, exists = columns(positives)
+    own = similarity.gather(1, index)  # (B, W)
     kin_rank = torch.sigmoid((own[:, None, :] - own[:, :, None]) / temperature)  # (B, W, W): who precedes whom
-    kin_rank = torch.where(exists.bool()[:, None, :], kin_rank, 0.0).sum(dim=2) + 0.5  # itself counts half so far
+    kin_rank = torch.where(exists[:, None, :], kin_rank, 0.0).sum(dim=2) + 0.5  # itself counts half so far
     above = torch.sigmoid((similarity[:, None, :] - own[:, :, None]) / temperature)  # (B, W, R)
-    others = torch.where(negatives[:, None, :], above, 0.0).sum(dim=2)
-    precision = torch.where(exists.bool(), kin_rank / (kin_rank + others), 0.0)
+    others = (above * number(negatives, above)[:, None, :]).sum(dim=2)
+    precision = torch.where(exists, kin_rank / (kin_rank + others), 0.0)
+    count = exists.sum(dim=1)
     return torch.where(count > 0, 1.0 - precision.sum(dim=1) / count.clamp(min=1), 0.0)
 
 

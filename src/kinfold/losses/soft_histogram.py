@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kinfold.pairs.masks import number
+
 
 def soft_histogram(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
     """(B, nodes) weight of the masked entries of each row on the nodes 0, 1, .., nodes - 1.
@@ -27,10 +29,11 @@ class _SoftHistogram(torch.autograd.Function):
     def forward(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
         inside = place.clamp(0, nodes - 1)
         lower = inside.long().clamp_(max=max(nodes - 2, 0))
-        upper_share = (inside - lower).masked_fill_(~mask, 0.0)
+        weight = number(mask, place)
+        upper_share = (inside - lower) * weight
         rows = place.shape[0]
         counts = torch.zeros(rows, nodes + 1, dtype=place.dtype, device=place.device)
-        counts.scatter_add_(1, lower, mask.to(place.dtype) - upper_share)
+        counts.scatter_add_(1, lower, weight - upper_share)
         counts[:, 1:].scatter_add_(1, lower, upper_share)
         return counts[:, :nodes].contiguous()
 

@@ -10,7 +10,7 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
 from kinfold.losses.proxies import new_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import normalize
+from kinfold.pairs.measures import root
 
 
 def class_similarity(similarity: Tensor, temperature: float = 0.1) -> Tensor:
@@ -56,7 +56,7 @@ class SoftTriple(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         similarity = class_similarity(pairs.scores.reshape(pairs.scores.shape[0], -1, self.centers), self.temperature)
-        targets = Targets(self.scale * similarity, pairs.positives, one_class=pairs.labels is not None)
+        targets = Targets(self.scale * similarity, pairs.positives, pairs.labels)
         return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))
 
     def regularizer(self) -> Tensor | None:
@@ -64,8 +64,11 @@ class SoftTriple(Loss):
             return None
         assert self.proxies is not None
         half = self.proxies.dtype in (torch.float16, torch.bfloat16)
-        unit = normalize(self.proxies.float() if half else self.proxies)
-        first, second = torch.triu_indices(self.centers, self.centers, offset=1, device=unit.device)
-        cosine = (unit[:, first] * unit[:, second]).sum(dim=-1)  # (C, K (K - 1) / 2)
+        vectors = self.proxies.float() if half else self.proxies
+        products = torch.bmm(vectors, vectors.transpose(1, 2))  # (C, K, K): a normalised copy would cost far more
+        lengths = root(products.diagonal(dim1=1, dim2=2))
+        first, second = torch.triu_indices(self.centers, self.centers, offset=1, device=vectors.device)
+        scale = (lengths[:, first] * lengths[:, second]).clamp(min=1e-12)
+        cosine = (products[:, first, second] / scale).clamp(-1.0, 1.0)
         spread = (2.0 + 1e-5 - 2.0 * cosine).sqrt().sum()
-        return self.regularization * spread / (unit.shape[0] * self.centers * (self.centers - 1))
+        return self.regularization * spread / (len(vectors) * self.centers * (self.centers - 1))

@@ -36,4 +36,5 @@ class Softmax(Loss):
         self.bias = nn.Parameter(torch.zeros(num_classes, device=self.proxies.device))
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_sample(cross_entropy(pairs.scores + self.bias.to(pairs.scores.dtype), pairs.positives))
+        logits = pairs.scores + self.bias.to(pairs.scores.dtype)
+        return pairs.per_sample(cross_entropy(logits, pairs.positives, pairs.labels))

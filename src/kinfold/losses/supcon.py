@@ -1,11 +1,12 @@
 """SupCon: all kin of an anchor share one softmax with everything else (Khosla et al., NeurIPS 2020)."""
 
-import torch
 from torch import Tensor
 
+from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.options import positive
-from kinfold.losses.terms import ScoredPairs, Terms, masked_logsumexp
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import count, number
 
 
 def supcon(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float = 0.1) -> Tensor:
@@ -13,12 +14,13 @@ def supcon(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperat
 
     log sum_{j in P, N} exp(s_aj / t) - mean_p s_ap / t
 
+    >>> import torch
     >>> kin = torch.tensor([[True, True, False]])
     >>> supcon(torch.zeros(1, 3), kin, ~kin).round(decimals=4)
     tensor([1.0986])
     """
     logits = similarity / temperature
-    own = torch.where(positives, logits, 0.0).sum(dim=1) / positives.sum(dim=1).clamp(min=1)
+    own = (logits * number(positives, logits)).sum(dim=1) / count(positives).clamp(min=1)
     return masked_logsumexp(logits, positives | negatives) - own
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from kinfold.pairs.masks import count
 
 
 class Terms(NamedTuple):
@@ -57,29 +58,18 @@ class ScoredPairs:
     def per_pair(self, values: Tensor) -> Terms:
         """Mean over all pairs of the relation."""
         if self.weights is None:
-            return Terms.over(values, (self.positives | self.negatives).sum())
+            return Terms.over(values, count(self.positives | self.negatives, dim=-1).sum())
         weights = self.weights * (self.positives | self.negatives)
         return Terms.over(values * weights, weights.sum())
 
     def per_sample(self, values: Tensor) -> Terms:
         """Mean over the samples that belong to a class of theirs: all of them, where there are labels."""
-        known = self.positives.any(dim=1)
+        if self.labels is not None:
+            return Terms.over(values, values.shape[0])
+        known = count(self.positives) > 0
         return Terms.over(torch.where(known, values, 0.0), known.sum())
 
     def per_anchor(self, values: Tensor) -> Terms:
         """Mean over the anchors that have a positive and a negative; the others' values are set to zero."""
-        valid = self.positives.any(dim=1) & self.negatives.any(dim=1)
+        valid = (count(self.positives) > 0) & (count(self.negatives) > 0)
         return Terms.over(torch.where(valid, values, 0.0), valid.sum())
-
-
-def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), exact to rounding: torch's own default goes over to x at 20, where the rest is still 2e-9."""
-    return functional.softplus(x, threshold=50.0)
-
-
-def masked_logsumexp(values: Tensor, mask: Tensor, dim: int = 1) -> Tensor:
-    """log sum exp over the True entries; a very large negative number, with zero gradient, where there is none.
-
-    Minus infinity would be the limit, but its gradient is NaN.
-    """
-    return torch.logsumexp(values.masked_fill(~mask, -1e30), dim=dim)

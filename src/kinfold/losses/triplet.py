@@ -8,7 +8,11 @@ from torch import Tensor, relu
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Quadruplets, Triplets
+from kinfold.pairs.masks import LOWEST, columns, count, number
 from kinfold.pairs.measures import root
+
+# positives per anchor up to which one pass for each is faster than sorting
+_FEW = 16
 
 
 def all_triplets(
@@ -19,8 +23,8 @@ def all_triplets(
     sum_p sum_n [d_ap - d_an + margin]+
 
     The sum is linear in the distances once it is known how many negatives each positive loses to and the reverse. Those
-    counts come from sorting the anchor's positives and bucketing its negatives into them, so no triplet is ever listed:
-    O(B R log P) time, O(B R) memory, and the gradient is exact.
+    counts come from one pass for each of the few positives of an anchor, or from sorting them and bucketing the
+    negatives where they are many, so no triplet is ever listed: O(B R log P) time, O(B R) memory, exact gradients.
 
     >>> d = torch.tensor([[0.0, 0.5, 0.6, 2.0]])
     >>> kin, other = torch.tensor([[False, True, False, False]]), torch.tensor([[False, False, True, True]])
@@ -34,22 +38,33 @@ def all_triplets(
 
 def _net_counts(distance: Tensor, positives: Tensor, negatives: Tensor, margin: float) -> tuple[Tensor, Tensor]:
     """(B, R) number of active triplets of each positive, minus that of each negative; and all per anchor."""
-    rows, columns = distance.shape
-    # a fixed width is needed while compiling; otherwise that of the anchor with the most positives
-    width = columns if torch.compiler.is_compiling() else max(1, int(positives.sum(dim=1).max()))
-    reach, order = distance.masked_fill(~positives, -torch.inf).topk(width, dim=1)  # (B, W) descending
-    reach = reach + margin
-    ascending = reach.flip(dims=(1,)).contiguous()
-    # how many positives reach beyond each negative: d_ap + margin > d_an
-    beyond = width - torch.searchsorted(ascending, distance, right=True)  # (B, R)
-    beyond = torch.where(negatives, beyond, 0)
-    # positive of rank r (0 = farthest) is active with every negative that more than r positives reach beyond
-    tally = torch.zeros(rows, width + 1, dtype=distance.dtype, device=distance.device)
-    tally.scatter_add_(1, beyond, negatives.to(distance.dtype))
-    won = tally.flip(dims=(1,)).cumsum(dim=1).flip(dims=(1,))[:, 1:]  # (B, W)
-    won = torch.where(reach > -torch.inf, won, 0.0)
-    counts = beyond.to(distance.dtype)
-    return (-counts).scatter_add(1, order, won), counts.sum(dim=1)
+    index, exists = columns(positives)
+    reach = torch.where(exists, distance.gather(1, index) + margin, -LOWEST)  # (B, W)
+    width = reach.shape[1]
+    if width > _FEW and not torch.compiler.is_compiling():
+        beyond, won = _by_sorting(distance, negatives, reach)
+    else:
+        beyond, other = torch.zeros_like(distance), number(negatives, distance)
+        each = []
+        for place in range(width):
+            active = (reach[:, place, None] - distance).sign_().relu_().mul_(other)
+            beyond += active
+            each.append(active.sum(dim=1))
+        won = torch.stack(each, dim=1)
+    return (-beyond).scatter_add(1, index, torch.where(exists, won, 0.0)), beyond.sum(dim=1)
+
+
+def _by_sorting(distance: Tensor, negatives: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """How many positives reach beyond each negative, (B, R), and how many negatives each reaches beyond, (B, W)."""
+    width = reach.shape[1]
+    ascending, order = reach.sort(dim=1)
+    beyond = width - torch.searchsorted(ascending, distance, right=True)  # d_ap + margin > d_an
+    beyond = beyond * negatives
+    tally = torch.zeros(reach.shape[0], width + 1, dtype=distance.dtype, device=distance.device)
+    tally.scatter_add_(1, beyond, number(negatives, distance))
+    # the positive of descending rank r is active with every negative that more than r positives reach beyond
+    won = tally.flip(dims=(1,)).cumsum(dim=1)[:, :-1]  # ascending order: the farthest positive last
+    return beyond.to(distance.dtype), torch.zeros_like(won).scatter(1, order, won)
 
 
 class Triplet(Loss):
@@ -77,7 +92,7 @@ class Triplet(Loss):
     def terms(self, pairs: ScoredPairs) -> Terms:
         distance = pairs.scores if self.squared else root(pairs.scores)
         values, active = all_triplets(distance, pairs.positives, pairs.negatives, margin=self.margin)
-        every = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)
+        every = count(pairs.positives).long() * count(pairs.negatives)
         return Terms.over(values, (active if self.average == "active" else every).sum())
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:

@@ -4,6 +4,8 @@ Every measure has finite gradients everywhere, also where two embeddings coincid
 `rows=True` compares row i of `x` with row i of `y` and gives (B,).
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,15 +15,50 @@ _ZERO_NORM = 1e-12
 def normalize(x: Tensor) -> Tensor:
     """Rows scaled to length one; a zero row stays zero and gets no gradient.
 
-    Each row is first divided by its largest entry, so that squares of huge or tiny entries neither overflow nor vanish.
+    Where squares would overflow or vanish, each row is first divided by its largest entry.
     """
     if x.shape[-1] == 0:
         return x
+    if torch.compiler.is_compiling():
+        return _normalize(x)
+    unit: Tensor = _Normalize.apply(x)  # type: ignore[no-untyped-call]
+    return unit
+
+
+def _normalize(x: Tensor) -> Tensor:
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     zero = largest <= _ZERO_NORM
     scaled = x / largest.masked_fill(zero, 1.0)
     length: Tensor = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
     return (scaled / length.masked_fill(zero, 1.0)).masked_fill(zero, 0.0)
+
+
+class _Normalize(torch.autograd.Function):
+    """The same in two passes over the data each way, for rows of ordinary length."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        low, high = length.aminmax() if length.numel() else (length.sum(), length.sum())
+        ctx.plain = not (float(low) > 1e-6 and float(high) < 1e15) and length.numel() > 0
+        if ctx.plain:
+            ctx.save_for_backward(x)
+            return _normalize(x)
+        inverse = length.reciprocal_()
+        unit = x * inverse
+        ctx.save_for_backward(x, unit, inverse)
+        return unit
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        x, *kept = ctx.saved_tensors
+        if ctx.plain or torch.is_grad_enabled():  # extreme rows, or a graph of the gradient
+            with torch.enable_grad():
+                view = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+                return torch.autograd.grad(_normalize(view), view, outer[0], create_graph=torch.is_grad_enabled())
+        unit, inverse = kept
+        along = torch.linalg.vecdot(outer[0], unit).unsqueeze(-1)
+        return torch.addcmul(outer[0], unit, along, value=-1.0).mul_(inverse)
 
 
 def dot(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kinfold.pairs.masks import count
+
 
 @dataclass(frozen=True)
 class Relation:
@@ -69,4 +71,4 @@ class Relation:
 
     def has_both(self) -> Tensor:
         """(B,) True for anchors that have a positive and a negative."""
-        return self.positives.any(dim=1) & self.negatives.any(dim=1)
+        return (count(self.positives) > 0) & (count(self.negatives) > 0)

@@ -1,0 +1,61 @@
+"""log sum exp over part of a row, with its softmax kept for the way back."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from kinfold.pairs.masks import LOWEST, lowered
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), exact to rounding: torch's own default goes over to x at 20, where the rest is still 2e-9."""
+    return functional.softplus(x, threshold=50.0)
+
+
+def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """(B,) log sum_j exp(scale * values_j) over the True entries of each row; about -1e30, with zero gradient, where
+    there is none. Minus infinity would be the limit, but its gradient is NaN.
+
+    >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
+    tensor([ 6.9315e-01, -1.0000e+30])
+    """
+    if torch.compiler.is_compiling():
+        return _plain(values, mask, scale)
+    result: Tensor = _LogSumExp.apply(values, mask, scale)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    values = scale * values
+    return torch.logsumexp(values if mask is None else values.masked_fill(~mask, -LOWEST), dim=1)
+
+
+class _LogSumExp(torch.autograd.Function):
+    """The softmax gives both: its largest entry is 1 / sum exp(v - max v), and it is the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        scaled = values if scale == 1.0 else scale * values
+        if mask is not None:
+            scaled = lowered(scaled, mask)
+        highest = scaled.amax(dim=1, keepdim=True)
+        # numbers below the normal range are a hundred times slower; e^-60 is far below rounding already
+        reach = 60.0 if scaled.dtype == torch.float32 else 600.0
+        share = torch.softmax(torch.maximum(scaled, highest - reach), dim=1)
+        result = highest - share.amax(dim=1, keepdim=True).log()
+        if mask is not None:
+            share *= mask.view(torch.uint8)  # also where a whole row is empty and the softmax is uniform
+        ctx.save_for_backward(values, mask, share)
+        ctx.scale = scale
+        return result.squeeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        values, mask, share = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a graph of the gradient is asked for
+            view = values.view_as(values)
+            again = _plain(view, mask, ctx.scale)
+            return *torch.autograd.grad(again, view, outer[0], create_graph=True), None, None
+        return share * (ctx.scale * outer[0])[:, None], None, None
