@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import kinfold
+from kinfold.miners import miner
 from kinfold.pairs import Relation, Triplets
 from tests.contract.test_losses import ODD_BATCHES
 from tests.problems import batch, generator
@@ -157,3 +158,20 @@ def test_switch_in_a_reference_set_needs_to_know_the_anchor_there(name):
 def test_pair_miners_have_no_switch(name):
     with pytest.raises(ValueError, match="switch"):
         kinfold.miners.create(name, switch=0.1)
+
+
+@pytest.mark.parametrize("name", MINERS)
+def test_large_batches_are_mined_by_blocks_of_rows(name, monkeypatch):
+    x, y = torch.randn(200, 6, generator=generator(4)), torch.arange(200) // 5
+    whole = kinfold.miners.create(name)(x, y)
+    monkeypatch.setattr(miner, "BLOCK_PAIRS", 1)
+    found = kinfold.miners.create(name)(x, y)
+    check(found, Relation.from_labels(y))
+    if name in ("all", "multi-similarity", "semihard-pairs", "hard"):
+        assert same(found, whole)
+    elif isinstance(found, Triplets) and name != "random":
+        assert torch.equal(found.valid, whole.valid)
+    if name in TRIPLET_MINERS:
+        switched = kinfold.miners.create(name, switch=1.0)(x, y)
+        assert torch.equal(switched.positive, switched.anchor)
+        assert torch.equal(switched.anchor, torch.arange(200))

@@ -14,6 +14,7 @@ ROWWISE = [n for n in LOSSES if kind_of(n) != "batch" and not draws(n)]
 @pytest.fixture(params=[1, 50, 100])
 def small_blocks(request, monkeypatch):
     """One row, two rows, four rows at a time; the last block is smaller."""
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
     monkeypatch.setattr(blocks, "BLOCK_PAIRS", request.param)
 
 

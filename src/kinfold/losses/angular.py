@@ -15,26 +15,19 @@ from kinfold.pairs import dot, normalize
 from kinfold.pairs.masks import columns
 
 
-def angular(
-    similarity: Tensor, of_positives: Tensor, exists: Tensor, index: Tensor, negatives: Tensor, *, tan2: float = 1.0
-) -> Tensor:
-    """Loss of every anchor, (B,), averaged over its positives.
+def angular(similarity: Tensor, of_positive: Tensor, own: Tensor, negatives: Tensor, *, tan2: float = 1.0) -> Tensor:
+    """Loss of every anchor with one positive, (B,).
 
-    mean_p log(1 + sum_n exp f(a, p, n)),   f = 4 tan^2 (a + p).n - 2 (1 + tan^2) a.p
+    log(1 + sum_n exp f(a, p, n)),   f = 4 tan^2 (a + p).n - 2 (1 + tan^2) a.p
 
-    `similarity` (B, R) holds the cosines of anchors and references; `index` (B, W) the columns of the positives, of
-    which those that `exists` are real; `of_positives` (B, W, R) the cosines of each positive with all references.
+    `similarity` (B, R) holds the cosines of the anchors with the references, `of_positive` (B, R) those of the anchors'
+    positives with them, `own` (B,) those of the anchors with their positives.
 
     >>> s, kin = torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]])
-    >>> angular(s, torch.eye(2)[None, :1], kin[:, :1], torch.tensor([[0]]), ~kin).round(decimals=4)
+    >>> angular(s, torch.tensor([[1.0, 0.0]]), s[:, 0], ~kin).round(decimals=4)
     tensor([0.0181])
     """
-    sums = masked_logsumexp(
-        (similarity[:, None, :] + of_positives).flatten(0, 1), negatives.repeat_interleave(index.shape[1], 0), 4 * tan2
-    )
-    offset = 2 * (1 + tan2) * similarity.gather(1, index)
-    values = torch.where(exists, softplus(sums.view_as(offset) - offset), 0.0)
-    return values.sum(dim=1) / exists.sum(dim=1).clamp(min=1)
+    return softplus(masked_logsumexp(similarity + of_positive, negatives, 4 * tan2) - 2 * (1 + tan2) * own)
 
 
 class Angular(Loss):
@@ -69,20 +62,33 @@ class Angular(Loss):
         self.by_rows = self.chooser is None  # one draw for the whole batch
 
     def terms(self, pairs: ScoredPairs) -> Terms:
+        positives = pairs.positives if self.chooser is None else self.chooser.narrow(pairs.positives)
+        angles = self._angles(pairs, *columns(positives))
+        found = pairs.per_anchor(n_pair(pairs.scores, positives, pairs.negatives) + self.weight * angles)
+        return found._replace(values=found.mean())
+
+    def _angles(self, pairs: ScoredPairs, index: Tensor, exists: Tensor) -> Tensor:
+        """Mean angular loss over the positives of each anchor, (B,), whose columns are `index` (B, W)."""
         assert pairs.anchors is not None
         assert pairs.references is not None
-        positives = pairs.positives if self.chooser is None else self.chooser.narrow(pairs.positives)
         whole = pairs.symmetric and len(pairs.anchors) == len(pairs.references)
         y = normalize(pairs.references)
         similarity = dot(y if whole else normalize(pairs.anchors), y)
-        index, exists = columns(positives)
-        # rows that are there already, or products for the positives of these anchors alone
-        rows = similarity.index_select(0, index.flatten()) if whole else dot(y.index_select(0, index.flatten()), y)
         tan2 = math.tan(math.radians(self.angle)) ** 2
-        of_positives = rows.view(*index.shape, -1)
-        angles = angular(similarity, of_positives, exists, index, pairs.negatives, tan2=tan2)
-        found = pairs.per_anchor(n_pair(pairs.scores, positives, pairs.negatives) + self.weight * angles)
-        return found._replace(values=found.mean())
+
+        def of(column: Tensor) -> Tensor:  # rows that are there already, or products for these positives alone
+            return similarity.index_select(0, column) if whole else dot(y.index_select(0, column), y)
+
+        own, width = similarity.gather(1, index), index.shape[1]
+        if torch.compiler.is_compiling():
+            spread = [t.repeat_interleave(width, dim=0) for t in (similarity, pairs.negatives)]
+            values = angular(spread[0], of(index.flatten()), own.flatten(), spread[1], tan2=tan2).view_as(own)
+        else:  # one positive of everyone after the other: no tensor of triplets
+            parts = [
+                angular(similarity, of(i), s, pairs.negatives, tan2=tan2) for i, s in zip(index.T, own.T, strict=True)
+            ]
+            values = torch.stack(parts, dim=1)
+        return torch.where(exists, values, 0.0).sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
     def penalty(self, embeddings: Tensor) -> Tensor | None:
         return norm_penalty(embeddings, self.regularization, self.norm_power)

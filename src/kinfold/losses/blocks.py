@@ -13,6 +13,8 @@ from torch import Tensor
 
 # pairs in a block: 4 MB in float32; below two blocks the plain graph is as fast
 BLOCK_PAIRS = 2**20
+# fewer rows than this make poor matrix products, and each block adds a gradient as large as the references
+LEAST_ROWS = 256
 
 Sums = tuple[Tensor, Tensor]
 Evaluate = Callable[[slice, Tensor, Tensor], Sums]
@@ -20,7 +22,7 @@ Evaluate = Callable[[slice, Tensor, Tensor], Sums]
 
 def worthwhile(rows: int, columns: int) -> bool:
     """Whether so many pairs are better taken in blocks. Not while compiling: the compiler has its own ways."""
-    return rows > 1 and rows * columns > BLOCK_PAIRS and not torch.compiler.is_compiling()
+    return rows > LEAST_ROWS and rows * columns > BLOCK_PAIRS and not torch.compiler.is_compiling()
 
 
 def sums_by_rows(evaluate: Evaluate, x: Tensor, y: Tensor, parameters: Sequence[Tensor]) -> Sums:
@@ -28,7 +30,7 @@ def sums_by_rows(evaluate: Evaluate, x: Tensor, y: Tensor, parameters: Sequence[
 
     evaluate(rows, x[rows], y) gives both for one block. `parameters` are what it depends on besides x and y.
     """
-    rows = max(1, BLOCK_PAIRS // max(1, y.shape[0]))
+    rows = max(LEAST_ROWS, BLOCK_PAIRS // max(1, y.shape[0]))
     if not torch.is_grad_enabled():
         parts = [evaluate(part, x[part], y) for part in _blocks(x.shape[0], rows)]
         return torch.stack([p[0] for p in parts]).sum(dim=0), torch.stack([p[1] for p in parts]).sum(dim=0)

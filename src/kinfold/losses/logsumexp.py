@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kinfold.pairs.masks import LOWEST, lowered
+from kinfold.pairs.masks import LOWEST, number
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -37,13 +37,14 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-        scaled = values if scale == 1.0 else scale * values
-        if mask is not None:
-            scaled = lowered(scaled, mask)
+        if mask is None:
+            scaled = scale * values
+        else:  # as `lowered`, in the memory of the mask's numbers
+            scaled = number(mask, values).sub_(1.0).mul_(LOWEST).add_(values, alpha=scale)
         highest = scaled.amax(dim=1, keepdim=True)
         # numbers below the normal range are a hundred times slower; e^-60 is far below rounding already
         reach = 60.0 if scaled.dtype == torch.float32 else 600.0
-        share = torch.softmax(torch.maximum(scaled, highest - reach), dim=1)
+        share = torch.softmax(torch.maximum(scaled, highest - reach, out=scaled), dim=1)
         result = highest - share.amax(dim=1, keepdim=True).log()
         if mask is not None:
             share *= mask.view(torch.uint8)  # also where a whole row is empty and the softmax is uniform

@@ -59,7 +59,9 @@ class Quadruplet(Loss):
         if isinstance(tuples, Relation):
             raise ValueError("the quadruplet loss works on tuples: use a miner that draws triplets, or none")
         with torch.no_grad():
-            return self.fourth.extend(self.miner.mine(seen) if tuples is None else tuples, seen)
+            found = self.miner.look(seen) if tuples is None else tuples
+            assert isinstance(found, Triplets)
+            return self.fourth.extend(found, seen)
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         assert isinstance(tuples, Quadruplets)

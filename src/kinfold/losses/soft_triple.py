@@ -21,7 +21,9 @@ def class_similarity(similarity: Tensor, temperature: float = 0.1) -> Tensor:
     >>> class_similarity(torch.tensor([[[1.0, 1.0], [0.5, 0.5]]]))
     tensor([[1.0000, 0.5000]])
     """
-    return (torch.softmax(similarity / temperature, dim=2) * similarity).sum(dim=2)
+    # with the classes innermost the work runs along them, and not along a handful of centres
+    similarity = similarity.transpose(1, 2).contiguous()
+    return (torch.softmax(similarity / temperature, dim=1) * similarity).sum(dim=1)
 
 
 class SoftTriple(Loss):

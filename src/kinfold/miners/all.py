@@ -7,6 +7,8 @@ from kinfold.pairs import Relation, View
 class All(Miner):
     """The whole relation, as a baseline and as the neutral choice where a miner is asked for."""
 
+    by_rows = False
+
     def __init__(self) -> None:
         super().__init__()
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from kinfold.miners.drawing import choose, draw
-from kinfold.miners.miner import Miner
-from kinfold.pairs import Triplets, View, cosine
+from kinfold.miners.drawing import choose, draw, or_all
+from kinfold.miners.miner import Miner, similarities
+from kinfold.pairs import Triplets, View
+from kinfold.pairs.masks import lowered
 
 
 def log_inverse_density(similarity: Tensor, dim: int, lower_cutoff: float) -> Tensor:
@@ -27,11 +28,9 @@ def negative_weights(
     if similarity.shape[1] == 0:
         return similarity
     near = negatives if upper_cutoff is None else negatives & (2.0 - 2.0 * similarity <= upper_cutoff**2)
-    allowed = torch.where(near.any(dim=1, keepdim=True), near, negatives)
-    logs = log_inverse_density(similarity, dim, lower_cutoff).masked_fill(~near, -torch.inf)
-    highest = logs.amax(dim=1, keepdim=True)
-    none = highest == -torch.inf
-    return torch.where(none, allowed.to(logs.dtype), (logs - highest.masked_fill(none, 0.0)).exp())
+    logs = lowered(log_inverse_density(similarity, dim, lower_cutoff), near)
+    weights = (logs - logs.amax(dim=1, keepdim=True)).exp_()  # one everywhere in a row without a near one
+    return weights.mul_(or_all(near, negatives).view(torch.uint8))
 
 
 class DistanceWeighted(Miner):
@@ -58,7 +57,7 @@ class DistanceWeighted(Miner):
         self.keep_singletons = keep_singletons
 
     def mine(self, seen: View) -> Triplets:
-        similarity = cosine(seen.anchors, seen.references)
+        similarity = similarities(seen)
         dim = seen.anchors.shape[1]
         weights = negative_weights(similarity, seen.relation.negatives, dim, self.lower_cutoff, self.upper_cutoff)
         positive, has_positive = choose(seen.relation.positives, self.generator)

@@ -3,8 +3,8 @@
 import torch
 
 from kinfold.miners.distance_weighted import negative_weights
-from kinfold.miners.miner import Miner
-from kinfold.pairs import Relation, View, cosine
+from kinfold.miners.miner import Miner, similarities
+from kinfold.pairs import Relation, View
 
 
 class DistanceWeightedPairs(Miner):
@@ -24,7 +24,7 @@ class DistanceWeightedPairs(Miner):
         positives, negatives = seen.relation.positives, seen.relation.negatives
         if positives.numel() == 0:
             return seen.relation
-        similarity = cosine(seen.anchors, seen.references)
+        similarity = similarities(seen)
         weights = negative_weights(similarity, negatives, seen.anchors.shape[1], self.lower_cutoff, self.upper_cutoff)
         # the order of arrival in a race of exponential clocks is a weighted draw without replacement
         clocks = torch.empty(weights.shape, dtype=weights.dtype, device=self.generator.device)

@@ -3,6 +3,13 @@
 import torch
 from torch import Tensor
 
+from kinfold.pairs.masks import count
+
+
+def or_all(some: Tensor, every: Tensor) -> Tensor:
+    """The first mask, and in rows where it is empty the second, which contains it."""
+    return some | (every & (count(some) == 0)[:, None])
+
 
 def choose(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A uniformly drawn True column of each row (B,), and whether the row has one.
@@ -11,7 +18,7 @@ def choose(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     (tensor([1, 0]), tensor([ True, False]))
     """
     # float32 counts whole numbers exactly up to 2^24 columns
-    return draw(mask.float(), generator)
+    return draw(mask.view(torch.uint8).float(), generator)
 
 
 def draw(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

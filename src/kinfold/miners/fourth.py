@@ -16,7 +16,9 @@ class Fourth(Miner):
     @torch.no_grad()
     def extend(self, triplets: Triplets, seen: View) -> Quadruplets:
         """The triplets with their fourth items; `has_fourth` is False where there is none."""
-        strangers = seen.relation.negatives[triplets.anchor] & self._others_among(seen)[triplets.negative]
+        others = self._others_among(seen)
+        strangers = seen.relation.negatives.index_select(0, triplets.anchor)
+        strangers &= others.index_select(0, triplets.negative)
         fourth, found = choose(strangers, self.generator)
         return Quadruplets(
             triplets.anchor, triplets.positive, triplets.negative, fourth, triplets.valid, found & triplets.valid

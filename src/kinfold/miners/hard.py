@@ -4,6 +4,7 @@ import torch
 
 from kinfold.miners.miner import Miner, sphere_distances
 from kinfold.pairs import Triplets, View
+from kinfold.pairs.masks import lowered
 
 
 class Hard(Miner):
@@ -19,6 +20,6 @@ class Hard(Miner):
             index = torch.zeros_like(valid, dtype=torch.int64)
             return self.triplets(seen, index, index, valid)
         distance = sphere_distances(seen)
-        positive = distance.masked_fill(~relation.positives, -torch.inf).argmax(dim=1)
-        negative = distance.masked_fill(~relation.negatives, torch.inf).argmin(dim=1)
+        positive = lowered(distance, relation.positives).argmax(dim=1)
+        negative = lowered(-distance, relation.negatives).argmax(dim=1)
         return self.triplets(seen, positive, negative, valid)

@@ -1,10 +1,15 @@
 """What all miners share: the call, the source of random numbers, and the switch of rho-regularisation."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from kinfold.miners.drawing import choose
-from kinfold.pairs import Labels, Relation, Triplets, View, cosine, full_precision, sphere_distance, view
+from kinfold.pairs import Labels, Relation, Triplets, View, dot, full_precision, normalize, sphere_distance, view
+
+# pairs that are looked at together: 4 MB in float32, which the processor's cache holds
+BLOCK_PAIRS = 2**20
 
 
 class Miner(nn.Module):
@@ -16,6 +21,8 @@ class Miner(nn.Module):
     `switch` (triplet miners only) is the rho-regularisation of Roth et al. (ICML 2020): with this probability an
     anchor's triplet becomes (a, a, n) with n a uniformly drawn class mate of a, so that kin are pushed apart.
     """
+
+    by_rows = True
 
     def __init__(self, generator: torch.Generator | None = None, switch: float = 0.0) -> None:
         super().__init__()
@@ -48,14 +55,26 @@ class Miner(nn.Module):
             )
             if seen.relation.degree is not None:
                 raise ValueError("a miner needs a boolean relation: kin or not; threshold the real-valued one first")
+            return self.look(seen)
+
+    def look(self, seen: View) -> Relation | Triplets:
+        """What is mined in a view, by blocks of rows where it is large."""
+        x = normalize(seen.anchors)
+        seen = replace(seen, anchors=x, references=x if seen.symmetric else normalize(seen.references))
+        count, columns = seen.relation.positives.shape
+        rows = max(64, BLOCK_PAIRS // max(1, columns))
+        if not self.by_rows or count <= rows:
             return self.mine(seen)
+        found = [self.mine(seen.rows(slice(start, min(start + rows, count)))) for start in range(0, count, rows)]
+        return _joined(found)
 
     def mine(self, seen: View) -> Relation | Triplets:
+        """The choice for the anchors of a view of unit vectors; each anchor's does not depend on the others'."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it mines")
 
     def triplets(self, seen: View, positive: Tensor, negative: Tensor, valid: Tensor) -> Triplets:
         """One triplet per anchor, after the switch."""
-        anchor = torch.arange(seen.anchors.shape[0], device=seen.anchors.device)
+        anchor = _numbers(seen)
         if self.switch > 0:
             itself, present = self.own_index(seen)
             mate, has_mate = choose(seen.relation.positives, self.generator)
@@ -68,7 +87,7 @@ class Miner(nn.Module):
 
     def own_index(self, seen: View) -> tuple[Tensor, Tensor]:
         """Where each anchor stands among the references, and whether it does."""
-        anchor = torch.arange(seen.anchors.shape[0], device=seen.anchors.device)
+        anchor = _numbers(seen)
         if seen.symmetric:
             return anchor, torch.ones_like(anchor, dtype=torch.bool)
         if seen.same is None:
@@ -86,6 +105,21 @@ class Miner(nn.Module):
         self.generator.set_state(state)
 
 
+def similarities(seen: View) -> Tensor:
+    """(B, R) cosines, of anchors and references that are unit vectors already."""
+    return dot(seen.anchors, seen.references)
+
+
 def sphere_distances(seen: View) -> Tensor:
     """(B, R) Euclidean distances on the unit sphere."""
-    return sphere_distance(cosine(seen.anchors, seen.references))
+    return sphere_distance(similarities(seen))
+
+
+def _numbers(seen: View) -> Tensor:
+    return torch.arange(seen.first, seen.first + seen.anchors.shape[0], device=seen.anchors.device)
+
+
+def _joined(found: "list[Relation | Triplets]") -> Relation | Triplets:
+    kind = type(found[0])
+    names = ("positives", "negatives") if kind is Relation else ("anchor", "positive", "negative", "valid")
+    return kind(*(torch.cat([getattr(part, name) for part in found]) for name in names))

@@ -1,10 +1,10 @@
 """Pairs that are informative against the other side of their anchor (Wang et al., CVPR 2019)."""
 
-import torch
 from torch import Tensor
 
-from kinfold.miners.miner import Miner
-from kinfold.pairs import Relation, View, cosine
+from kinfold.miners.miner import Miner, similarities
+from kinfold.pairs import Relation, View
+from kinfold.pairs.masks import lowered
 
 
 def keep_informative(
@@ -18,8 +18,8 @@ def keep_informative(
     similarity = similarity.detach()
     if similarity.shape[1] == 0:
         return positives, negatives
-    nearest = similarity.masked_fill(~negatives, -torch.inf).amax(dim=1, keepdim=True)
-    farthest = similarity.masked_fill(~positives, torch.inf).amin(dim=1, keepdim=True)
+    nearest = lowered(similarity, negatives).amax(dim=1, keepdim=True)
+    farthest = -lowered(-similarity, positives).amax(dim=1, keepdim=True)
     return positives & (similarity < nearest + epsilon), negatives & (similarity > farthest - epsilon)
 
 
@@ -31,6 +31,6 @@ class MultiSimilarity(Miner):
         self.epsilon = epsilon
 
     def mine(self, seen: View) -> Relation:
-        similarity = cosine(seen.anchors, seen.references)
+        similarity = similarities(seen)
         positives, negatives = seen.relation.positives, seen.relation.negatives
         return Relation(*keep_informative(similarity, positives, negatives, epsilon=self.epsilon))

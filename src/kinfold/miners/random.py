@@ -27,6 +27,7 @@ class Random(Miner):
         if scope == "batch" and switch > 0:
             raise ValueError("switch replaces the triplet of an anchor: it needs scope='anchor'")
         self.scope = scope
+        self.by_rows = scope == "anchor"
 
     def mine(self, seen: View) -> Triplets:
         if self.scope == "batch":

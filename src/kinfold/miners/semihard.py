@@ -4,7 +4,7 @@ from typing import Literal
 
 import torch
 
-from kinfold.miners.drawing import choose
+from kinfold.miners.drawing import choose, or_all
 from kinfold.miners.miner import Miner, sphere_distances
 from kinfold.pairs import Triplets, View
 
@@ -44,6 +44,6 @@ class Semihard(Miner):
         negatives = seen.relation.negatives
         band = negatives & (distance > reach) & (distance < reach + self.margin)
         if self.fallback == "uniform":
-            band = torch.where(band.any(dim=1, keepdim=True), band, negatives)
+            band = or_all(band, negatives)
         negative, has_negative = choose(band, self.generator)
         return self.triplets(seen, positive, negative, has_positive & has_negative)

@@ -1,7 +1,7 @@
 """All positives, and negatives in the band just below a similarity threshold (semi-hard for a pair loss)."""
 
-from kinfold.miners.miner import Miner
-from kinfold.pairs import Relation, View, cosine
+from kinfold.miners.miner import Miner, similarities
+from kinfold.pairs import Relation, View
 
 
 class SemihardPairs(Miner):
@@ -18,6 +18,6 @@ class SemihardPairs(Miner):
         self.margin = margin
 
     def mine(self, seen: View) -> Relation:
-        similarity = cosine(seen.anchors, seen.references)
+        similarity = similarities(seen)
         band = (similarity > self.threshold - self.margin) & (similarity < self.threshold)
         return Relation(seen.relation.positives, seen.relation.negatives & band)

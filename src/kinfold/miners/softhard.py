@@ -2,9 +2,10 @@
 
 import torch
 
-from kinfold.miners.drawing import choose
+from kinfold.miners.drawing import choose, or_all
 from kinfold.miners.miner import Miner, sphere_distances
 from kinfold.pairs import Triplets, View
+from kinfold.pairs.masks import lowered
 
 
 class Softhard(Miner):
@@ -18,11 +19,10 @@ class Softhard(Miner):
         positives, negatives = seen.relation.positives, seen.relation.negatives
         if positives.shape[1]:
             distance = sphere_distances(seen)
-            nearest = distance.masked_fill(~negatives, torch.inf).amin(dim=1, keepdim=True)
-            farthest = distance.masked_fill(~positives, -torch.inf).amax(dim=1, keepdim=True)
-            hard_positives, hard_negatives = positives & (distance > nearest), negatives & (distance < farthest)
-            positives = torch.where(hard_positives.any(dim=1, keepdim=True), hard_positives, positives)
-            negatives = torch.where(hard_negatives.any(dim=1, keepdim=True), hard_negatives, negatives)
+            nearest = -lowered(-distance, negatives).amax(dim=1, keepdim=True)
+            farthest = lowered(distance, positives).amax(dim=1, keepdim=True)
+            positives = or_all(positives & (distance > nearest), positives)
+            negatives = or_all(negatives & (distance < farthest), negatives)
         positive, has_positive = choose(positives, self.generator)
         negative, has_negative = choose(negatives, self.generator)
         return self.triplets(seen, positive, negative, has_positive & has_negative)

@@ -110,11 +110,17 @@ def snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
 
     Not symmetric. An anchor without variance has no signal to compare with: its row is zero.
     """
-    x, y = x - x.mean(dim=-1, keepdim=True), y - y.mean(dim=-1, keepdim=True)
-    signal = x.square().sum(dim=-1, keepdim=not rows)
+    same = y is x
+    x = x - x.mean(dim=-1, keepdim=True)
+    y = x if same else y - y.mean(dim=-1, keepdim=True)
+    signal = x.square().sum(dim=-1, keepdim=True)
     silent = signal <= torch.finfo(signal.dtype).eps ** 2
-    noise = squared_euclidean(x, y, rows=rows)
-    return (noise / signal.masked_fill(silent, 1.0)).masked_fill(silent, 0.0)
+    inverse = torch.where(silent, 0.0, 1.0 / signal.masked_fill(silent, 1.0))  # (B, 1)
+    if rows:
+        return squared_euclidean(x, y, rows=True) * inverse.squeeze(-1)
+    # |x - y|^2 / |x|^2 = 1 + |y|^2 / |x|^2 - 2 x.y / |x|^2
+    offset = (~silent).to(x.dtype) + inverse * y.square().sum(dim=-1)
+    return torch.addmm(offset, x * inverse, y.T, alpha=-2.0)
 
 
 def root(squared: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,6 +26,15 @@ class View:
     symmetric: bool
     same: Tensor | None = None
     ref_labels: Tensor | None = None
+    first: int = 0
+
+    def rows(self, part: slice) -> "View":
+        """Some of the anchors; `first` says where the first of them stood."""
+        relation = Relation(self.relation.positives[part], self.relation.negatives[part])
+        labels = None if self.labels is None else self.labels[part]
+        same = None if self.same is None else self.same[part]
+        first = self.first + part.start
+        return replace(self, anchors=self.anchors[part], relation=relation, labels=labels, same=same, first=first)
 
 
 def view(
