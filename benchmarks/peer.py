@@ -1,5 +1,5 @@
-"""The same losses in the installed pytorch-metric-learning, run first in a process of their own with a limit on time and
-memory: some of them would otherwise take the machine down.
+"""The same losses in the installed pytorch-metric-learning, run first in a process of their own with a limit on time
+and memory: some of them would otherwise take the machine down.
 
     python -m benchmarks.peer 640 1024 5 lifted nt-xent     # seconds of one step each, one JSON line per loss
 """

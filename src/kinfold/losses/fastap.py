@@ -5,6 +5,7 @@ from torch import Tensor
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.soft_histogram import soft_histogram
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import columns
 
 
 def fastap(squared_distance: Tensor, positives: Tensor, negatives: Tensor, *, bins: int = 10) -> Tensor:
@@ -21,11 +22,12 @@ def fastap(squared_distance: Tensor, positives: Tensor, negatives: Tensor, *, bi
     (tensor([0.]), tensor([0.3333]))
     """
     place = squared_distance * (bins / 4)
-    kin = soft_histogram(place, positives, bins + 1)  # (B, bins + 1)
+    index, exists = columns(positives)  # a few of many: taken out first
+    kin = soft_histogram(place.gather(1, index), exists, bins + 1)  # (B, bins + 1)
     every = kin + soft_histogram(place, negatives, bins + 1)
     kin_sum, every_sum = kin.cumsum(dim=1), every.cumsum(dim=1)
     precision = kin_sum / every_sum.masked_fill(every_sum <= 0, 1.0)
-    return 1.0 - (precision * kin).sum(dim=1) / positives.sum(dim=1).clamp(min=1)
+    return 1.0 - (precision * kin).sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
 
 class FastAP(Loss):

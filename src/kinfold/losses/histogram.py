@@ -5,6 +5,7 @@ from torch import Tensor
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.soft_histogram import soft_histogram
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import columns, count
 
 
 def histogram(similarity: Tensor, positives: Tensor, negatives: Tensor, *, bins: int = 65) -> Tensor:
@@ -21,9 +22,9 @@ def histogram(similarity: Tensor, positives: Tensor, negatives: Tensor, *, bins:
     (tensor(1.), tensor(0.))
     """
     place = (similarity + 1.0) * ((bins - 1) / 2)  # in steps from the first node
-    kin, other = (
-        soft_histogram(place, mask, bins).sum(dim=0) / mask.sum().clamp(min=1) for mask in (positives, negatives)
-    )
+    index, exists = columns(positives)  # a few of many: taken out first
+    kin = soft_histogram(place.gather(1, index), exists, bins).sum(dim=0) / exists.sum().clamp(min=1)
+    other = soft_histogram(place, negatives, bins).sum(dim=0) / count(negatives).sum().clamp(min=1)
     return (other * kin.cumsum(dim=0)).sum()
 
 
