@@ -4,8 +4,8 @@
     python -m benchmarks.losses --only lifted margin --no-peer     # some losses, ours alone
 
 The floor is what no loss on pairs can do without: normalise, one similarity matrix, the backward pass of its sum. A
-ratio of 1.0 means that the loss itself costs nothing. Extra memory is the peak above that of the floor, in score matrices
-of the loss' own shape, (B, B) or (B, number of proxies); it is negative where the matrix is never held at once.
+ratio of 1.0 means that the loss itself costs nothing. Extra memory is the peak above that of the floor, in score
+matrices of the loss' own shape, (B, B) or (B, number of proxies); it is negative where the matrix is never held at once.
 """
 
 import argparse

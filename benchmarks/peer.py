@@ -20,7 +20,10 @@ Step = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def peers(num_classes: int, dim: int) -> dict[str, Callable[[], Any]]:
-    """Makers of the peer's losses by our names, with our settings where it has the same ones."""
+    """Makers of the peer's losses by our names, with our settings where it has the same ones.
+
+    Its n-pair loss takes one anchor and one positive of each class, ours every item: they are not the same work.
+    """
     from pytorch_metric_learning import distances, losses, miners
 
     def mined(loss: Any, miner: Any) -> Step:
@@ -40,7 +43,6 @@ def peers(num_classes: int, dim: int) -> dict[str, Callable[[], Any]]:
         "margin + distance-weighted": lambda: mined(losses.MarginLoss(), miners.DistanceWeightedMiner()),
         "lifted (oh-song)": lambda: losses.LiftedStructureLoss(neg_margin=1, pos_margin=0),
         "generalized-lifted": lambda: losses.GeneralizedLiftedStructureLoss(neg_margin=1, pos_margin=0),
-        "n-pair": lambda: losses.NPairsLoss(),
         "angular": lambda: losses.AngularLoss(alpha=45),
         "histogram": lambda: losses.HistogramLoss(n_bins=64),
         "multi-similarity": lambda: mined(

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from kinfold.pairs import Quadruplets, Triplets, View, dot, normalize, snr, squared_euclidean
-from kinfold.pairs.measures import root, sphere_squared
+from kinfold.pairs import Quadruplets, Triplets, View, dot, normalize, squared_euclidean
+from kinfold.pairs.measures import centred, centred_snr, root, sphere_squared
 
 Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
 
@@ -17,7 +17,7 @@ _MEASURES = {
     "dot": dot,
     "euclidean": squared_euclidean,
     "squared-euclidean": squared_euclidean,
-    "snr": snr,
+    "snr": centred_snr,
 }
 
 
@@ -33,10 +33,12 @@ class Scoring:
 
     def operands(self, seen: View) -> tuple[Tensor, Tensor]:
         """Anchors and references as the measure takes them."""
-        if not self.unit:
-            return seen.anchors, seen.references
-        x = normalize(seen.anchors)
-        return x, x if seen.symmetric else normalize(seen.references)
+        x = self._operand(seen.anchors)
+        return x, x if seen.symmetric else self._operand(seen.references)
+
+    def _operand(self, x: Tensor) -> Tensor:
+        x = normalize(x) if self.unit else x
+        return centred(x) if self.measure == "snr" else x
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Measured for all pairs, (B, R), from one product."""

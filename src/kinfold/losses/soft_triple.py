@@ -69,8 +69,8 @@ class SoftTriple(Loss):
         vectors = self.proxies.float() if half else self.proxies
         products = torch.bmm(vectors, vectors.transpose(1, 2))  # (C, K, K): a normalised copy would cost far more
         lengths = root(products.diagonal(dim1=1, dim2=2))
-        first, second = torch.triu_indices(self.centers, self.centers, offset=1, device=vectors.device)
-        scale = (lengths[:, first] * lengths[:, second]).clamp(min=1e-12)
-        cosine = (products[:, first, second] / scale).clamp(-1.0, 1.0)
-        spread = (2.0 + 1e-5 - 2.0 * cosine).sqrt().sum()
+        cosine = products / (lengths[:, :, None] * lengths[:, None, :])
+        once = torch.ones(self.centers, self.centers, dtype=torch.bool, device=vectors.device).triu(diagonal=1)
+        distance = torch.where(once, 2.0 + 1e-5 - 2.0 * cosine, 1.0).clamp(min=1e-5).sqrt()
+        spread = (distance * once).sum()
         return self.regularization * spread / (len(vectors) * self.centers * (self.centers - 1))

@@ -85,8 +85,11 @@ def squared_euclidean(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     if rows:
         return (x - y).square().sum(dim=-1)
     centre = y.detach().mean(dim=0) if y.shape[0] else y.new_zeros(y.shape[-1])
-    x, y = x - centre, y - centre
-    lengths = x.square().sum(dim=-1, keepdim=True) + y.square().sum(dim=-1)
+    same = y is x
+    x = x - centre
+    y = x if same else y - centre
+    length = x.square().sum(dim=-1)
+    lengths = length[:, None] + (length if same else y.square().sum(dim=-1))
     return torch.addmm(lengths, x, y.T, alpha=-2.0).clamp(min=0.0)
 
 
@@ -111,8 +114,18 @@ def snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     Not symmetric. An anchor without variance has no signal to compare with: its row is zero.
     """
     same = y is x
-    x = x - x.mean(dim=-1, keepdim=True)
-    y = x if same else y - y.mean(dim=-1, keepdim=True)
+    x = centred(x)
+    y = x if same else centred(y)
+    return centred_snr(x, y, rows=rows)
+
+
+def centred(x: Tensor) -> Tensor:
+    """Rows without their mean over the features."""
+    return x - x.mean(dim=-1, keepdim=True)
+
+
+def centred_snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+    """`snr` of rows that are centred already: |x - y|^2 / |x|^2."""
     signal = x.square().sum(dim=-1, keepdim=True)
     silent = signal <= torch.finfo(signal.dtype).eps ** 2
     inverse = torch.where(silent, 0.0, 1.0 / signal.masked_fill(silent, 1.0))  # (B, 1)
