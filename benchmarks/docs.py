@@ -1,0 +1,54 @@
+"""Write the measured costs into the documentation: the table of all losses, and a line on the page of each.
+
+python -m benchmarks.docs results/bench_losses.json
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import kinfold
+from benchmarks.losses import VARIANTS, table
+
+DOCS = Path(__file__).parent.parent / "docs" / "losses"
+
+
+def line(result: dict[str, Any]) -> str:
+    classes = "" if result["num_classes"] is None else f", {result['num_classes']:,} classes"
+    text = f"| {result['loss']} | {result['batch']} x {result['dim']}{classes} | {result['ratio']:.2f} | "
+    peer = result["peer_over_ours"]
+    told = "" if peer is None else f"{peer:.1f} times ours" if isinstance(peer, float) else peer
+    return text + f"{result['extra_matrices']:.1f} | {told} |"
+
+
+def cost_of(name: str, results: list[dict[str, Any]]) -> str:
+    titles = {name, *(title for title, (base, _, _) in VARIANTS.items() if base == name)}
+    rows = [line(r) for r in results if r["loss"] in titles]
+    head = "| loss | batch x dimension | time, x floor | extra memory, score matrices | pytorch-metric-learning |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows, "", "What these mean: [cost](cost.md)."])
+
+
+def main(source: Path) -> None:
+    data = json.loads(source.read_text())
+    about, results = data["about"], data["results"]
+    for name in kinfold.list("losses"):
+        page = DOCS / f"{name}.md"
+        if page.exists():
+            filled = f"<!-- cost -->\n{cost_of(name, results)}\n<!-- /cost -->"
+            page.write_text(re.sub(r"<!-- cost -->.*?<!-- /cost -->", lambda _: filled, page.read_text(), flags=re.S))  # noqa: B023
+    versions = ", ".join(f"{key} {value}" for key, value in about.items())
+    (DOCS / "cost.md").write_text(
+        "# Cost\n\n"
+        "Time and memory of one forward and backward pass, all from one run of `make bench`. The floor is what no loss on\n"
+        "pairs can do without: normalise, one similarity matrix, the backward pass of its sum. Extra memory is the peak\n"
+        "above the floor's own, in score matrices of the loss' shape; it is negative where the matrix is never held at\n"
+        "once, and at 80 x 1024 a single copy of the batch counts 12.8. The peer column is the time of the installed\n"
+        "pytorch-metric-learning on the same work, where it has the same loss; it was given up above 8 GB or 60 s.\n\n"
+        f"Measured with {versions}.\n\n" + table(results) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
