@@ -12,6 +12,14 @@ from typing import Any
 import kinfold
 from benchmarks.losses import VARIANTS, table
 
+COST = """# Cost
+
+Time and memory of one forward and backward pass, all from one run of `make bench`. The floor is what no loss on pairs
+can do without: normalise, one similarity matrix, the backward pass of its sum. Extra memory is the peak above the
+floor's own, in score matrices of the loss' shape; it is negative where the matrix is never held at once, and at 80 x
+1024 a single copy of the batch counts 12.8. The peer column is the time of the installed pytorch-metric-learning on
+the same work, where it has the same loss; it was given up above 8 GB or 60 s.
+"""
 DOCS = Path(__file__).parent.parent / "docs" / "losses"
 
 
@@ -39,15 +47,7 @@ def main(source: Path) -> None:
             filled = f"<!-- cost -->\n{cost_of(name, results)}\n<!-- /cost -->"
             page.write_text(re.sub(r"<!-- cost -->.*?<!-- /cost -->", lambda _: filled, page.read_text(), flags=re.S))  # noqa: B023
     versions = ", ".join(f"{key} {value}" for key, value in about.items())
-    (DOCS / "cost.md").write_text(
-        "# Cost\n\n"
-        "Time and memory of one forward and backward pass, all from one run of `make bench`. The floor is what no loss on\n"
-        "pairs can do without: normalise, one similarity matrix, the backward pass of its sum. Extra memory is the peak\n"
-        "above the floor's own, in score matrices of the loss' shape; it is negative where the matrix is never held at\n"
-        "once, and at 80 x 1024 a single copy of the batch counts 12.8. The peer column is the time of the installed\n"
-        "pytorch-metric-learning on the same work, where it has the same loss; it was given up above 8 GB or 60 s.\n\n"
-        f"Measured with {versions}.\n\n" + table(results) + "\n"
-    )
+    (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def _listen(child: "subprocess.Popen[str]", waiting: list[str]) -> dict[str, flo
     selector = selectors.DefaultSelector()
     selector.register(child.stdout, selectors.EVENT_READ)
     while len(found) < len(waiting):
-        if not selector.select(timeout=2 * TIME_LIMIT + 30):
+        if not selector.select(timeout=TIME_LIMIT + 20):
             child.kill()
             found[waiting[len(found)]] = f"over {TIME_LIMIT:.0f} s"
             break
@@ -134,7 +134,7 @@ def _try(make: Callable[[], Any], x: torch.Tensor, y: torch.Tensor) -> float | s
                 break
         return best
     except (RuntimeError, MemoryError) as error:
-        if "memory" in str(error) or isinstance(error, MemoryError):
+        if any(word in str(error) for word in ("memory", "alloc")) or isinstance(error, MemoryError):
             return f"over {MEMORY_LIMIT / 2**30:.0f} GB"
         return f"fails: {str(error).splitlines()[0][:60]}"
 

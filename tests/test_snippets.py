@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import kinfold
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -22,3 +24,15 @@ def test_every_local_link_leads_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_loss_has_a_page_with_its_measured_cost():
+    headings = ["Definition", "Options", "When to use it", "Relatives", "Cost", "Example", "Paper"]
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for name in kinfold.list("losses"):
+        page = (ROOT / "docs" / "losses" / f"{name}.md").read_text()
+        assert re.findall(r"^## (.*)$", page, flags=re.MULTILINE) == headings
+        assert f"losses/{name}.md" in navigation
+        cost = re.search(r"<!-- cost -->(.*)<!-- /cost -->", page, flags=re.DOTALL)
+        assert cost
+        assert f"| {name} |" in cost[1], f"python -m benchmarks.docs fills the cost of {name}"

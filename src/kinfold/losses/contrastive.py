@@ -61,12 +61,12 @@ class Contrastive(Loss):
             positive_margin=self.positive_margin,
             squared=self.squared,
         )
-        kin, other = number(pairs.positives, values), number(pairs.negatives, values)
+        sides = number(pairs.positives, values), number(pairs.negatives, values)
+        counted = sides
         if pairs.weights is not None:
-            values, kin, other = values * pairs.weights, kin * pairs.weights, other * pairs.weights
-        kin_sum = (values * number(pairs.positives, values)).sum()
-        sums = torch.stack([kin_sum, values.sum() - kin_sum])  # what is neither is zero
-        return Terms(values, sums, torch.stack([kin.sum(), other.sum()]))
+            values, counted = values * pairs.weights, (sides[0] * pairs.weights, sides[1] * pairs.weights)
+        sums = torch.stack([(values * side).sum() for side in sides])
+        return Terms(values, sums, torch.stack([side.sum() for side in counted]))
 
     def counts(self, relation: Relation) -> Tensor | None:
         if relation.degree is not None:

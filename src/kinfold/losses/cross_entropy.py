@@ -4,19 +4,23 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
-from kinfold.pairs.masks import LOWEST, columns
+from kinfold.pairs.masks import LOWEST, columns, count, number
 
 
-def cross_entropy(logits: Tensor, positives: Tensor, labels: Tensor | None = None) -> Tensor:
-    """Loss of every sample, (B,): log sum_c exp(z_c) - z_y, averaged over its classes where it has several.
+def cross_entropy(scores: Tensor, positives: Tensor, labels: Tensor | None = None, *, scale: float = 1.0) -> Tensor:
+    """Loss of every sample, (B,): log sum_c exp(z_c) - z_y with z = scale * scores, averaged over its classes where it
+    has several.
 
     `labels` (B, 1) may be given beside the mask where every sample has one class: they are found faster.
 
     >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[True, False, False, False]])).round(decimals=4)
     tensor([1.3863])
     """
-    targets = Targets(logits, positives, labels)
-    return targets.cross_entropy(targets.logits)
+    if labels is not None:
+        own = scores.gather(1, labels).squeeze(1)
+    else:
+        own = (scores * number(positives, scores)).sum(dim=1) / count(positives).clamp(min=1)
+    return masked_logsumexp(scores, scale=scale) - scale * own
 
 
 class Targets:

@@ -13,6 +13,7 @@ from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, Quadruplets, Relation, Triplets, View, full_precision, view
+from kinfold.pairs.masks import count
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 Tuples: TypeAlias = Relation | Triplets | Quadruplets
@@ -203,7 +204,6 @@ class Loss(nn.Module):
         blocks = self.by_rows and self.reduction != "none"
         if not (blocks and worthwhile(x.shape[0], y.shape[0])):
             return self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, slice(None), x, y)
-
         known = self.counts(relation)
 
         def evaluate(rows: slice, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -278,7 +278,7 @@ class Loss(nn.Module):
     def _tell_of_missing_pairs(self, relation: Relation) -> None:
         if torch.compiler.is_compiling() or self._told_of_missing_pairs or self.proxies is not None:
             return
-        kin, other = (bool(mask.view(torch.uint8).any()) for mask in (relation.positives, relation.negatives))
+        kin, other = (bool(count(mask).any()) for mask in (relation.positives, relation.negatives))
         if not (kin and other):
             self._told_of_missing_pairs = True
             missing = "no two items of one class" if not kin else "no two items of different classes"

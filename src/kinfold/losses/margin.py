@@ -32,7 +32,7 @@ class Margin(Loss):
 
     `beta` is the boundary: one learned number, or one per class of the anchor with `num_classes`. Give it its own
     learning rate and no weight decay (`parameter_groups`). Usually used with distance-weighted mining. Without tuples
-    every distinct pair counts once.
+    every (anchor, reference) pair counts once.
 
     `variant="as-coded"` divides by the number of triplets with a violated side, as the code of the study by Roth et al.
     (ICML 2020) does; it needs mined triplets.

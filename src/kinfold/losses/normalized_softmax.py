@@ -39,4 +39,6 @@ class NormalizedSoftmax(Loss):
         self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_sample(cross_entropy(pairs.scores / self.temperature, pairs.positives, pairs.labels))
+        return pairs.per_sample(
+            cross_entropy(pairs.scores, pairs.positives, pairs.labels, scale=1.0 / self.temperature)
+        )

@@ -6,7 +6,7 @@ from torch import Tensor, relu
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.triplet import all_triplets
-from kinfold.pairs import Quadruplets, Triplets, normalize
+from kinfold.pairs import Quadruplets, Triplets
 
 
 class SNR(Loss):
@@ -40,4 +40,8 @@ class SNR(Loss):
         return Terms.over(values, (values > 0).sum())
 
     def penalty(self, embeddings: Tensor) -> Tensor | None:
-        return self.regularization * normalize(embeddings).sum(dim=1).abs() if self.regularization else None
+        if self.regularization == 0:
+            return None
+        length: Tensor = torch.linalg.vector_norm(embeddings, dim=1)  # a normalised copy would cost more
+        usual = (length > 1e-12) & length.isfinite()
+        return self.regularization * torch.where(usual, embeddings.sum(dim=1).abs() / length.clamp(min=1e-12), 0.0)

@@ -27,8 +27,8 @@ def class_similarity(similarity: Tensor, temperature: float = 0.1) -> Tensor:
 
 
 class SoftTriple(Loss):
-    """Mean cross-entropy of scale * (S_c - margin on the target) over classes, plus `regularization` times the mean
-    distance between the centres of a class, so that a class uses no more centres than it needs.
+    """Mean cross-entropy of scale * (S_c - margin on the target) over classes, plus `regularization` times half the
+    mean distance between the centres of a class, so that a class uses no more centres than it needs.
 
     `proxies` is (num_classes, centers, dim). scale 8 and two centres are the settings of Roth et al. (ICML 2020); the
     original has scale 20 and ten centres.

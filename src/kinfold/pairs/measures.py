@@ -132,7 +132,8 @@ def centred_snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     if rows:
         return squared_euclidean(x, y, rows=True) * inverse.squeeze(-1)
     # |x - y|^2 / |x|^2 = 1 + |y|^2 / |x|^2 - 2 x.y / |x|^2
-    offset = (~silent).to(x.dtype) + inverse * y.square().sum(dim=-1)
+    lengths = signal.squeeze(-1) if y is x else y.square().sum(dim=-1)
+    offset = (~silent).to(x.dtype) + inverse * lengths
     return torch.addmm(offset, x * inverse, y.T, alpha=-2.0)
 
 

@@ -1,0 +1,78 @@
+"""Values and gradients of the installed pytorch-metric-learning, where its definitions agree with ours.
+
+Balanced batches: it averages over pairs where we average over anchors.
+"""
+
+import math
+
+import pytest
+import torch
+
+from tests.problems import gradient, make
+
+peer = pytest.importorskip("pytorch_metric_learning.losses", reason="pytorch-metric-learning is not installed")
+distances = pytest.importorskip("pytorch_metric_learning.distances")
+reducers = pytest.importorskip("pytorch_metric_learning.reducers")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # its own
+CLASSES, DIM = 6, 9
+X = torch.randn(24, DIM, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+Y = torch.arange(24) // 4
+MEAN = reducers.MeanReducer
+
+PAIRS = [
+    ("contrastive", {}, lambda: peer.ContrastiveLoss(pos_margin=0, neg_margin=1, reducer=MEAN())),
+    (
+        "triplet",
+        {"margin": 0.3},
+        lambda: peer.TripletMarginLoss(margin=0.3, distance=distances.LpDistance(power=2), reducer=MEAN()),
+    ),
+    ("triplet", {"squared": False, "average": "active"}, lambda: peer.TripletMarginLoss(margin=0.2)),
+    (
+        "multi-similarity",
+        {"epsilon": None},
+        lambda: peer.MultiSimilarityLoss(alpha=2, beta=40, base=0.5, reducer=MEAN()),
+    ),
+    ("lifted", {"variant": "oh-song"}, lambda: peer.LiftedStructureLoss(neg_margin=1, pos_margin=0, reducer=MEAN())),
+    ("nt-xent", {"temperature": 0.2}, lambda: peer.NTXentLoss(temperature=0.2, reducer=MEAN())),
+    ("supcon", {"temperature": 0.2}, lambda: peer.SupConLoss(temperature=0.2, reducer=MEAN())),
+    ("circle", {}, lambda: peer.CircleLoss(m=0.4, gamma=80, reducer=MEAN())),
+    ("fastap", {}, lambda: peer.FastAPLoss(num_bins=10, reducer=MEAN())),
+    ("histogram", {"bins": 65}, lambda: peer.HistogramLoss(n_bins=64)),
+]
+PROXIES = [
+    ("proxy-anchor", {}, lambda: peer.ProxyAnchorLoss(CLASSES, DIM, margin=0.1, alpha=32)),
+    ("normalized-softmax", {}, lambda: peer.NormalizedSoftmaxLoss(CLASSES, DIM, temperature=0.05)),
+    ("arcface", {}, lambda: peer.ArcFaceLoss(CLASSES, DIM, margin=math.degrees(0.5), scale=16)),
+    ("cosface", {}, lambda: peer.CosFaceLoss(CLASSES, DIM, margin=0.35, scale=64)),
+    (
+        "soft-triple",
+        {"regularization": 0.0},
+        lambda: peer.SoftTripleLoss(CLASSES, DIM, centers_per_class=2, la=8, gamma=0.1, margin=0.01),
+    ),
+]
+
+
+def peer_gradient(loss):
+    leaf = X.clone().requires_grad_()
+    value = loss(leaf, Y)
+    value.backward()
+    return value.detach(), leaf.grad
+
+
+@pytest.mark.parametrize(("name", "options", "build"), PAIRS, ids=lambda v: v if isinstance(v, str) else "")
+def test_pair_losses(name, options, build):
+    torch.testing.assert_close(gradient(make(name, **options), X, Y), peer_gradient(build()), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("name", "options", "build"), PROXIES, ids=lambda v: v if isinstance(v, str) else "")
+def test_proxy_losses(name, options, build):
+    ours, theirs = make(name, dim=DIM, **options).double(), build().double()
+    with torch.no_grad():
+        if name == "proxy-anchor":
+            ours.proxies.copy_(theirs.proxies)
+        elif name == "soft-triple":
+            ours.proxies.copy_(theirs.fc.T.reshape(ours.proxies.shape))
+        else:
+            ours.proxies.copy_(theirs.W.T)
+    torch.testing.assert_close(gradient(ours, X, Y), peer_gradient(theirs), rtol=1e-6, atol=1e-8)
