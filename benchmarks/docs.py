@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
+from benchmarks import dro_runtime
 from benchmarks.losses import VARIANTS, table
 
 COST = """# Cost
@@ -38,14 +39,24 @@ def cost_of(name: str, results: list[dict[str, Any]]) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows, "", "What these mean: [cost](cost.md)."])
 
 
+def _fill(page: Path, mark: str, text: str) -> None:
+    """Replace what stands between the two marks."""
+    filled = f"<!-- {mark} -->\n{text}\n<!-- /{mark} -->"
+    page.write_text(re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _: filled, page.read_text(), flags=re.S))
+
+
 def main(source: Path) -> None:
     data = json.loads(source.read_text())
+    if "runtime" in data:
+        runtime = dro_runtime.table({name: {int(b): r for b, r in of.items()} for name, of in data["runtime"].items()})
+        _fill(DOCS.parent / "dro.md", "runtime", runtime)
+    if "results" not in data:
+        return
     about, results = data["about"], data["results"]
     for name in kinfold.list("losses"):
         page = DOCS / f"{name}.md"
         if page.exists():
-            filled = f"<!-- cost -->\n{cost_of(name, results)}\n<!-- /cost -->"
-            page.write_text(re.sub(r"<!-- cost -->.*?<!-- /cost -->", lambda _: filled, page.read_text(), flags=re.S))  # noqa: B023
+            _fill(page, "cost", cost_of(name, results))
     versions = ", ".join(f"{key} {value}" for key, value in about.items())
     (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
 

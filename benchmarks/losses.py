@@ -131,7 +131,16 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="leave the peer out")
     parser.add_argument("--seconds", type=float, default=1.5, help="time for each row")
     parser.add_argument("--json", type=Path, default=Path("results/bench_losses.json"), help="where the numbers go")
+    parser.add_argument("--figure", action="store_true", help="only the runtime figure of the robust losses")
     arguments = parser.parse_args()
+    from benchmarks import dro_runtime  # measures against the floor of this module
+
+    if arguments.figure:
+        found = dro_runtime.measure(4.0)
+        print(dro_runtime.table(found))
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps({"runtime": found}, indent=1))
+        return
     results: list[dict[str, Any]] = []
     for size in (SIZES[i] for i in arguments.sizes):
         for num_classes in (None, *PROXY_CLASSES):
@@ -150,9 +159,10 @@ def main() -> None:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
+    runtime = dro_runtime.measure(4.0)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({"about": about, "results": results}, indent=1))
-    print("\n" + table(results) + f"\n\nwritten to {arguments.json}")
+    arguments.json.write_text(json.dumps({"about": about, "results": results, "runtime": runtime}, indent=1))
+    print("\n".join(["", table(results), "", dro_runtime.table(runtime), "", f"written to {arguments.json}"]))
 
 
 if __name__ == "__main__":

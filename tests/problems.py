@@ -1,5 +1,6 @@
 """Small problems that the tests share: batches with unequal classes, and every registered loss with its options."""
 
+import inspect
 import math
 
 import torch
@@ -29,8 +30,7 @@ def batch(seed: int = 0, dim: int = 7, sizes: tuple[int, ...] = (5, 3, 1, 4), dt
 
 def make(name: str, *, dim: int = 7, **options: object) -> Loss:
     """A registered loss, with num_classes and dim where it owns proxies."""
-    kind = kinfold.registry.resolve("losses", name)
-    if "dim" in kind.__init__.__annotations__:
+    if "dim" in inspect.signature(kinfold.registry.resolve("losses", name)).parameters:
         options = {"num_classes": NUM_CLASSES, "dim": dim} | options
     return kinfold.losses.create(name, **options)
 
@@ -40,7 +40,7 @@ def has_proxies(name: str) -> bool:
 
 
 def kind_of(name: str) -> str:
-    return kinfold.registry.resolve("losses", name).kind
+    return make(name).kind
 
 
 def draws(name: str) -> bool:

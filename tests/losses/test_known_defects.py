@@ -107,6 +107,10 @@ SETTINGS = {
     "positives": "one",
     "centers": 3,
     "beta_regularization": 0.3,
+    "gamma": 0.7,
+    "effective": 3,
+    "pair_loss": "binomial",
+    "sample": 20,
     "reduction": "sum",
 }
 BESIDE = {  # an option that needs another one to matter

@@ -153,7 +153,9 @@ class Loss(nn.Module):
     def extra_repr(self) -> str:
         options = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
         shown = {name: getattr(self, name) for name in options}
-        return ", ".join(f"{k}={v!r}" for k, v in shown.items() if not isinstance(v, Tensor | torch.Generator))
+        return ", ".join(
+            f"{k}={v!r}" for k, v in shown.items() if not isinstance(v, Tensor | torch.Generator | nn.Module)
+        )
 
     def _look(
         self,
@@ -228,7 +230,8 @@ class Loss(nn.Module):
         positives, negatives = relation.positives[rows], relation.negatives[rows]
         labels = None if seen.labels is None else seen.labels[rows, None]
         if relation.degree is None:
-            pairs = ScoredPairs(scores, positives, negatives, x, y, None, labels, seen.symmetric)
+            size = seen.anchors.shape[0]
+            pairs = ScoredPairs(scores, positives, negatives, x, y, None, labels, seen.symmetric, batch_size=size)
             return self.terms(pairs)
         # a pair of degree r is counted twice: r as kin, 1 - r as other
         nobody, degree = torch.zeros_like(positives), relation.degree[rows].to(scores)

@@ -42,6 +42,7 @@ class ScoredPairs:
     weights: how much a pair counts, where not 1.
     labels: the anchors' labels in a shape that broadcasts to `scores`, where given.
     symmetric: the references are the anchors themselves.
+    batch_size: the number of anchors in all, of which these rows may be some.
     from_triplets: the pairs are the (a, p) and (a, n) sides of triplets, shape (2, T).
     """
 
@@ -54,6 +55,7 @@ class ScoredPairs:
     labels: Tensor | None = None
     symmetric: bool = False
     from_triplets: bool = False
+    batch_size: int | None = None
 
     def per_pair(self, values: Tensor) -> Terms:
         """Mean over all pairs of the relation."""

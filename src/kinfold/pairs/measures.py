@@ -52,10 +52,11 @@ class _Normalize(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
         x, *kept = ctx.saved_tensors
-        if ctx.plain or torch.is_grad_enabled():  # extreme rows, or a graph of the gradient
+        graph = torch.is_grad_enabled()  # of the gradient itself
+        if ctx.plain or graph:
             with torch.enable_grad():
-                view = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
-                return torch.autograd.grad(_normalize(view), view, outer[0], create_graph=torch.is_grad_enabled())
+                view = x.view_as(x) if graph else x.detach().requires_grad_()
+                return torch.autograd.grad(_normalize(view), view, outer[0], create_graph=graph)
         unit, inverse = kept
         along = torch.linalg.vecdot(outer[0], unit).unsqueeze(-1)
         return torch.addcmul(outer[0], unit, along, value=-1.0).mul_(inverse)

@@ -1,0 +1,67 @@
+"""The runtime figure of the DRO paper as a table: robust losses against mining, at growing batches.
+
+    python -m benchmarks.dro_runtime
+
+Ratios to the floor (normalise, one similarity matrix, backward of its sum), all taking turns in one run.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import kinfold
+from benchmarks.losses import floor
+from benchmarks.timing import interleaved
+from kinfold.losses import Mined
+
+BATCHES, DIM, PER_CLASS = (80, 160, 320, 480, 640), 1024, 5
+
+
+def losses() -> dict[str, Any]:
+    margin = "similarity-margin"
+    return {
+        "dro-topk": kinfold.losses.create("dro-topk", k="2b"),
+        "dro-topk-pn": kinfold.losses.create("dro-topk-pn", k="2b"),
+        "dro-kl": kinfold.losses.create("dro-kl", gamma=0.1),
+        "lifted": kinfold.losses.create("lifted"),
+        "multi-similarity": kinfold.losses.create("multi-similarity"),
+        f"{margin} + semihard-pairs": Mined(kinfold.losses.create(margin), kinfold.miners.create("semihard-pairs")),
+        f"{margin} + distance-weighted-pairs": Mined(
+            kinfold.losses.create(margin), kinfold.miners.create("distance-weighted-pairs")
+        ),
+    }
+
+
+def measure(seconds: float) -> dict[str, dict[int, float]]:
+    """Time of each loss over that of the floor, by batch size."""
+    found: dict[str, dict[int, float]] = {name: {} for name in losses()}
+    for batch in BATCHES:
+        x = torch.randn(batch, DIM, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        y = torch.arange(batch) // PER_CLASS
+
+        def step(loss: Any, x: torch.Tensor = x, y: torch.Tensor = y) -> Callable[[], None]:
+            def run() -> None:
+                x.grad = None
+                loss(x, y).backward()
+
+            return run
+
+        works = {"floor": floor(x, None)} | {name: step(loss) for name, loss in losses().items()}
+        best = interleaved(works, seconds, most=400)
+        for name in found:
+            found[name][batch] = best[name] / best["floor"]
+    return found
+
+
+def table(found: dict[str, dict[int, float]]) -> str:
+    head = "| loss | " + " | ".join(f"B = {batch}" for batch in BATCHES) + " |"
+    rows = [f"| {name} | " + " | ".join(f"{ratios[b]:.2f}" for b in BATCHES) + " |" for name, ratios in found.items()]
+    return "\n".join([head, "|---" * (len(BATCHES) + 1) + "|", *rows])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=4.0, help="time for each batch size")
+    print(table(measure(parser.parse_args().seconds)))

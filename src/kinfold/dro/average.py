@@ -1,0 +1,17 @@
+"""Average: every loss counts the same; the set that holds uniform weights alone."""
+
+from torch import Tensor
+
+from kinfold.dro.uncertainty import UncertaintySet
+
+
+class Average(UncertaintySet):
+    """p = 1/n, F = the mean.
+
+    >>> import torch
+    >>> Average().weights(torch.tensor([3.0, 1.0]))
+    tensor([0.5000, 0.5000])
+    """
+
+    def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
+        return mask / mask.sum(dim=-1, keepdim=True).clamp(min=1).to(losses.dtype)
