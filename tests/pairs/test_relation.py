@@ -97,3 +97,12 @@ def test_tuples_are_checked():
     with pytest.raises(ValueError, match="valid must be a boolean"):
         Triplets(index, index, index, index)
     assert len(Triplets.of([]).valid) == 0
+
+
+def test_one_and_the_same_item_is_no_pair_whatever_the_matrix_says():
+    given = {"ref_embeddings": torch.eye(2), "ids": torch.tensor([7, 8]), "ref_ids": torch.tensor([7, 9])}
+    for kin in (True, False):
+        seen = view(torch.eye(2), relation=torch.full((2, 2), kin), **given)
+        assert not seen.relation.positives[0, 0]
+        assert not seen.relation.negatives[0, 0]
+        assert bool((seen.relation.positives if kin else seen.relation.negatives)[0, 1])
