@@ -129,7 +129,7 @@ def test_chi_square_equals_the_solver(by):
         expected = solve(losses, lambda q, bound=bound: bound - q @ q)
         scale = max(1.0, losses.abs().max().item())
         assert ball.value(losses).item() >= expected - 1e-7 * scale
-        assert ball.value(losses).item() == pytest.approx(expected, abs=2e-7 * scale)
+        assert ball.value(losses).item() == pytest.approx(expected, abs=1e-7 * scale)
 
 
 def test_chi_square_is_mean_plus_deviation_exactly_while_all_weights_are_positive():
