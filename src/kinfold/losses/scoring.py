@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs import Quadruplets, Triplets, View, dot, normalize, squared_euclidean
-from kinfold.pairs.measures import centred, centred_snr, root, sphere_squared
+from kinfold.pairs.gathered import gathered_dot, gathered_squared_euclidean
+from kinfold.pairs.measures import centred, centred_snr, centred_unit, inverse_signal, root, sphere_squared
 
 Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
 
@@ -37,8 +38,9 @@ class Scoring:
         return x, x if seen.symmetric else self._operand(seen.references)
 
     def _operand(self, x: Tensor) -> Tensor:
-        x = normalize(x) if self.unit else x
-        return centred(x) if self.measure == "snr" else x
+        if self.measure == "snr":
+            return centred_unit(x) if self.unit else centred(x)
+        return normalize(x) if self.unit else x
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Measured for all pairs, (B, R), from one product."""
@@ -48,12 +50,17 @@ class Scoring:
 
     def sides(self, x: Tensor, y: Tensor, tuples: Triplets | Quadruplets) -> Tensor:
         """Measured for (a, p), (a, n) and, of quadruplets, (n, l): (2 or 3, T), from differences, not from products."""
-        measure = _MEASURES[self.measure]
-        anchor, negative = x[tuples.anchor], y[tuples.negative]
-        found = [measure(anchor, y[tuples.positive], rows=True), measure(anchor, negative, rows=True)]
+        found = [self._pairs(x, y, tuples.anchor, tuples.positive), self._pairs(x, y, tuples.anchor, tuples.negative)]
         if isinstance(tuples, Quadruplets):
-            found.append(measure(negative, y[tuples.fourth], rows=True))
+            found.append(self._pairs(y, y, tuples.negative, tuples.fourth))
         return torch.stack(found)
+
+    def _pairs(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Measured for chosen pairs, row i of x with row j of y."""
+        if not (self._is_distance or self.measure == "snr"):
+            return gathered_dot(x, y, i, j)
+        squared = gathered_squared_euclidean(x, y, i, j)
+        return squared * inverse_signal(torch.linalg.vecdot(x, x))[i] if self.measure == "snr" else squared
 
     def scores(self, measured: Tensor) -> Tensor:
         return root(measured) if self.measure == "euclidean" else measured

@@ -125,17 +125,64 @@ def centred(x: Tensor) -> Tensor:
     return x - x.mean(dim=-1, keepdim=True)
 
 
+def centred_unit(x: Tensor) -> Tensor:
+    """`centred(normalize(x))`, holding one copy of the rows instead of two."""
+    if torch.compiler.is_compiling() or x.numel() == 0:
+        return centred(normalize(x))
+    found: Tensor = _CentredUnit.apply(x)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _CentredUnit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        low, high = length.aminmax()
+        ctx.plain = not (float(low) > 1e-6 and float(high) < 1e15)
+        if ctx.plain:
+            ctx.save_for_backward(x)
+            return centred(_normalize(x))
+        inverse = length.reciprocal_()
+        found = x * inverse
+        mean = found.mean(dim=-1, keepdim=True)
+        found.sub_(mean)
+        ctx.save_for_backward(x, found, mean, inverse)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        x, *kept = ctx.saved_tensors
+        graph = torch.is_grad_enabled()  # of the gradient itself
+        if ctx.plain or graph:
+            with torch.enable_grad():
+                view = x.view_as(x) if graph else x.detach().requires_grad_()
+                return torch.autograd.grad(centred(_normalize(view)), view, outer[0], create_graph=graph)
+        found, mean, inverse = kept
+        # the unit row is found + mean, and the centred gradient is orthogonal to a constant row
+        gradient = centred(outer[0])
+        along = torch.linalg.vecdot(gradient, found).unsqueeze(-1)
+        return gradient.addcmul_(found, along, value=-1.0).sub_(along.mul_(mean)).mul_(inverse)
+
+
 def centred_snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     """`snr` of rows that are centred already: |x - y|^2 / |x|^2."""
-    signal = x.square().sum(dim=-1, keepdim=True)
-    silent = signal <= torch.finfo(signal.dtype).eps ** 2
-    inverse = torch.where(silent, 0.0, 1.0 / signal.masked_fill(silent, 1.0))  # (B, 1)
     if rows:
-        return squared_euclidean(x, y, rows=True) * inverse.squeeze(-1)
+        return squared_euclidean(x, y, rows=True) * inverse_signal(torch.linalg.vecdot(x, x))
     # |x - y|^2 / |x|^2 = 1 + |y|^2 / |x|^2 - 2 x.y / |x|^2
-    lengths = signal.squeeze(-1) if y is x else y.square().sum(dim=-1)
-    offset = (~silent).to(x.dtype) + inverse * lengths
+    if y is x:  # the lengths stand in the product itself
+        product = x @ x.T
+        signal = product.diagonal()
+        inverse = inverse_signal(signal)[:, None]
+        return (inverse > 0).to(x.dtype) + inverse * torch.add(signal, product, alpha=-2.0)
+    inverse = inverse_signal(torch.linalg.vecdot(x, x))[:, None]
+    offset = (inverse > 0).to(x.dtype) + inverse * torch.linalg.vecdot(y, y)
     return torch.addmm(offset, x * inverse, y.T, alpha=-2.0)
+
+
+def inverse_signal(signal: Tensor) -> Tensor:
+    """1 / signal, and 0 where there is none."""
+    silent = signal <= torch.finfo(signal.dtype).eps ** 2
+    return torch.where(silent, 0.0, 1.0 / signal.masked_fill(silent, 1.0))
 
 
 def root(squared: Tensor) -> Tensor:
