@@ -9,6 +9,7 @@ matrices of the loss' own shape, (B, B) or (B, number of proxies); negative wher
 """
 
 import argparse
+import inspect
 import json
 import platform
 from collections.abc import Callable
@@ -38,7 +39,7 @@ SLOW_PEER = 2.0  # seconds; a slower peer is timed once, in its own process
 
 
 def owns_proxies(name: str) -> bool:
-    return "num_classes" in kinfold.registry.resolve("losses", name).__init__.__annotations__ and name != "margin"
+    return "num_classes" in inspect.signature(kinfold.registry.resolve("losses", name)).parameters and name != "margin"
 
 
 def rows(only: list[str]) -> list[tuple[str, str, dict[str, Any], str | None]]:
