@@ -12,16 +12,17 @@ from kinfold import registry
 if TYPE_CHECKING:
     from kinfold import dro as dro
     from kinfold import losses as losses
+    from kinfold import metrics as metrics
     from kinfold import miners as miners
     from kinfold import pairs as pairs
 
 __version__ = "0.1.0"
 
-_ROOMS = ("dro", "losses", "miners", "pairs")
+_ROOMS = ("dro", "losses", "metrics", "miners", "pairs")
 
 list = registry.names
 
-__all__ = ["__version__", "dro", "list", "losses", "miners", "pairs", "registry"]
+__all__ = ["__version__", "dro", "list", "losses", "metrics", "miners", "pairs", "registry"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -67,7 +67,40 @@ _TARGETS: dict[str, dict[str, str]] = {
         "hard": "kinfold.miners.hard:Hard",
         "distance-weighted": "kinfold.miners.distance_weighted:DistanceWeighted",
     },
+    "metrics": {
+        "recall@k": "kinfold.metrics.retrieval:recall",
+        "precision@k": "kinfold.metrics.retrieval:precision",
+        "r-precision": "kinfold.metrics.retrieval:r_precision",
+        "map@r": "kinfold.metrics.retrieval:map_at_r",
+        "map@c": "kinfold.metrics.retrieval:map_at_c",
+        "map@1000": "kinfold.metrics.retrieval:map_at_1000",
+        "map@c-printed": "kinfold.metrics.retrieval:map_at_c_printed",
+        "map@1000-printed": "kinfold.metrics.retrieval:map_at_1000_printed",
+        "map": "kinfold.metrics.retrieval:mean_average_precision",
+        "mrr": "kinfold.metrics.retrieval:mean_reciprocal_rank",
+        "nmi": "kinfold.metrics.named:nmi",
+        "ami": "kinfold.metrics.named:ami",
+        "f1": "kinfold.metrics.named:f1",
+        "nmi-coarse": "kinfold.metrics.named:nmi_coarse",
+        "ami-coarse": "kinfold.metrics.named:ami_coarse",
+        "f1-coarse": "kinfold.metrics.named:f1_coarse",
+        "rho@k": "kinfold.metrics.named:rho",
+        "uniformity": "kinfold.metrics.named:uniformity",
+        "alignment": "kinfold.metrics.named:alignment",
+        "intra": "kinfold.metrics.named:intra",
+        "inter": "kinfold.metrics.named:inter",
+        "density": "kinfold.metrics.named:density",
+        "roc-auc": "kinfold.metrics.named:roc_auc",
+        "pr-auc": "kinfold.metrics.named:pr_auc",
+        "eer": "kinfold.metrics.named:eer",
+        "tar@far=x": "kinfold.metrics.named:tar_at_far",
+    },
 }
+
+
+def kinds() -> list[str]:
+    """What there are names of."""
+    return [*_TARGETS]
 
 
 def names(kind: str) -> list[str]:

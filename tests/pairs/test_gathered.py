@@ -26,7 +26,9 @@ def test_values_are_those_of_a_loop(other):
     dots = [float(X[i] @ other[j]) for i, j in zip(LEFT, RIGHT, strict=True)]
     squares = [float(((X[i] - other[j]) ** 2).sum()) for i, j in zip(LEFT, RIGHT, strict=True)]
     torch.testing.assert_close(gathered_dot(X, other, LEFT, RIGHT), torch.tensor(dots, dtype=torch.float64))
-    torch.testing.assert_close(gathered_squared_euclidean(X, other, LEFT, RIGHT), torch.tensor(squares, dtype=torch.float64))
+    torch.testing.assert_close(
+        gathered_squared_euclidean(X, other, LEFT, RIGHT), torch.tensor(squares, dtype=torch.float64)
+    )
 
 
 @pytest.mark.usefixtures("blocks")

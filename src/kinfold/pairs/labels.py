@@ -17,7 +17,7 @@ def encode(labels: Labels, others: Labels | None = None, device: torch.device | 
     if any(isinstance(entry, np.ndarray) for entry in checked):
         words = [np.asarray(entry).astype(str) for entry in checked]
         if any(isinstance(entry, Tensor) for entry in checked):
-            raise ValueError("labels and ref_labels must be of one type: got strings and integers")
+            raise ValueError("the two sets of labels must be of one type: got strings and integers")
         _, codes = np.unique(np.concatenate(words), return_inverse=True)
         code = torch.from_numpy(codes.reshape(-1))
         return [part.to(device) for part in (code[: len(words[0])], code[len(words[0]) :])[: len(words)]]

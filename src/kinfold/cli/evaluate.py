@@ -1,0 +1,125 @@
+"""`kinfold evaluate`: scores of embeddings that lie in a file, wherever they were made."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kinfold.metrics.files import Stored
+
+DISTANCE_HELP = "cosine, dot or euclidean."
+
+
+def evaluate(
+    embeddings: Annotated[Path, typer.Argument(help="An .npz file with embeddings and labels.")],
+    gallery: Annotated[
+        Path | None, typer.Option(help="Another .npz to search in; without it, the file itself.")
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", "-m", help="Names, separated by commas; `kinfold list metrics` shows all."),
+    ] = None,
+    distance: Annotated[str, typer.Option(help=DISTANCE_HELP)] = "cosine",
+    embeddings_key: Annotated[str | None, typer.Option(help="The array of embeddings in the file.")] = None,
+    labels_key: Annotated[str | None, typer.Option(help="The array of labels in the file.")] = None,
+    coarse_key: Annotated[str | None, typer.Option(help="An array of coarse labels, for nmi-coarse and so on.")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only rows for which an array has a value, as in `split=test`.")
+    ] = None,
+    intervals: Annotated[
+        str | None, typer.Option(help="95 % intervals over `queries`, or over `classes` (wider, and fairer).")
+    ] = None,
+    per_class: Annotated[str | None, typer.Option(help="Also list this metric for every class, worst first.")] = None,
+    seed: Annotated[int, typer.Option(help="Start of k-means, and draws of intervals.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; where the data is without it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Exact metrics of embeddings in a file.
+
+    Example: `kinfold evaluate test.npz --metrics recall@1,map@r,nmi`
+
+    Arrays called embeddings, features, feat or x, and labels, label, classes, cls or y, are found by themselves.
+    """
+    from kinfold.cli.progress import reporting
+    from kinfold.metrics import examine
+    from kinfold.metrics.files import load
+
+    names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
+    if per_class and names and per_class not in names:
+        names.append(per_class)
+    keys = {"embeddings_key": embeddings_key, "labels_key": labels_key}
+    queries = load(embeddings, coarse_key=coarse_key, where=where or [], **keys)
+    others = None if gallery is None else load(gallery, where=where or [], **keys)
+    with reporting(enabled=not as_json) as progress:
+        found = examine(
+            queries.embeddings,
+            queries.labels,
+            None if others is None else others.embeddings,
+            None if others is None else others.labels,
+            names or None,
+            distance,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
+            device,
+            coarse_labels=queries.coarse_labels,
+            intervals=intervals,  # type: ignore[arg-type]
+            seed=seed,
+            progress=progress,
+        )
+    classes = found.per_class(per_class) if per_class else {}
+    ranked = sorted(classes.items(), key=lambda entry: entry[1])
+    if as_json:
+        print(
+            json.dumps(_as_json(found.values, found.intervals, ranked, per_class, queries, others, distance), indent=2)
+        )
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    about = f"{len(queries.labels):,} queries, {len(found.classes):,} classes, {distance}"
+    about += "" if others is None else f", gallery of {len(others.labels):,}"
+    about += f", {found.left_out:,} queries without a relevant item left out" if found.left_out else ""
+    table = Table(title=about, title_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    if found.intervals:
+        table.add_column("95 % interval", justify="right")
+    for name, value in found.values.items():
+        limits = found.intervals.get(name)
+        table.add_row(
+            name, f"{value:.4f}", *([f"{limits[0]:.4f} to {limits[1]:.4f}" if limits else ""] * bool(found.intervals))
+        )
+    console = Console(file=sys.stdout)
+    console.print(table)
+    if ranked:
+        listed = Table(title=f"{per_class} by class", title_justify="left")
+        listed.add_column("class")
+        listed.add_column(str(per_class), justify="right")
+        for label, value in ranked:
+            listed.add_row(str(label), f"{value:.4f}")
+        console.print(listed)
+
+
+def _as_json(
+    values: dict[str, float],
+    intervals: dict[str, tuple[float, float]],
+    ranked: list[tuple[int | str, float]],
+    per_class: str | None,
+    queries: "Stored",
+    others: "Stored | None",
+    distance: str,
+) -> dict[str, object]:
+    """Undefined values are null: NaN is not JSON."""
+    result: dict[str, object] = {
+        "queries": len(queries.labels),
+        "gallery": len((others or queries).labels),
+        "distance": distance,
+        "metrics": {name: None if math.isnan(value) else value for name, value in values.items()},
+    }
+    if intervals:
+        result["intervals"] = {name: list(limits) for name, limits in intervals.items()}
+    if per_class:
+        result["classes"] = {str(label): value for label, value in ranked}
+    return result

@@ -1,0 +1,40 @@
+"""The command `kinfold` and its exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import kinfold
+from kinfold.cli.evaluate import evaluate
+from kinfold.cli.listing import listing
+
+app = typer.Typer(
+    name="kinfold",
+    help="Learn an embedding in which things of one kind lie together, and measure how well that works.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("evaluate")(evaluate)
+app.command("list")(listing)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        typer.echo(f"kinfold {kinfold.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run, and turn an error of the user's into one line that says how to mend it."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError) as wrong:
+        typer.echo(f"error: {wrong}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)

@@ -1,0 +1,175 @@
+"""Fast products that stand for canonical scores up to a proven error.
+
+A product of rounded rows differs from the canonical score of query i by at most
+
+    error_i + rounding * |product|
+
+with error_i = |x - x'| |y| + |x'| |y - y'| (rows rounded, Cauchy-Schwarz, y over the whole gallery) + the rounding of a
+sum of d products, and `rounding` for the last rounding of the result. For the Euclidean distance the product is
+2 x.y - |y|^2 of centred rows, three more columns, which orders a gallery as -|x - y|^2 does.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from kinfold.metrics.comparison import Comparison
+
+_ROWS_AT_ONCE = 1 << 15
+PAD = 64  # the gallery is padded to a multiple of this, so that columns fall into groups
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """Rounded rows and what their products can be off by.
+
+    queries: (Q, d'), gallery: (N padded, d') in the dtype of the product.
+    error: (Q,) float64. reach: no product is larger than this. centre: what was taken from Euclidean rows.
+    """
+
+    comparison: Comparison
+    queries: Tensor
+    gallery: Tensor
+    error: Tensor
+    rounding: float
+    reach: float
+    centre: Tensor | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.queries.dtype
+
+    def slack(self, at: Tensor, rows: Tensor | slice) -> Tensor:
+        """How far a product may be from the canonical score, where either of them is `at` (B, ...)."""
+        error = self.error[rows].reshape(-1, *[1] * (at.dim() - 1))
+        return error + self.rounding * (at.abs() + error)
+
+
+def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
+    """Rows rounded to `dtype`, with their error."""
+    euclidean = comparison.distance == "euclidean"
+    centre = _mean(comparison.gallery) if euclidean else None
+    x, x_norm, x_error, _ = _rounded(comparison.queries, centre, dtype, as_query=True)
+    y, y_norm, y_error, y_lost = _rounded(comparison.gallery, centre, dtype, as_query=False)
+    longest, coarsest = float(y_norm.max()), float(y_error.max())
+    d = x.shape[1]
+    unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    # sums of d products are off by d half units, whatever their order; doubled for units that add before they round
+    summed = d * unit
+    error = x_error * longest + x_norm * coarsest + summed * (x_norm + x_error) * (longest + coarsest) + y_lost
+    reach = 1.1 * float(x_norm.max()) * longest + 1e-300 if x_norm.numel() else 1.0
+    # canonical scores and the thresholds made from them are rounded in float64; keys of sorted candidates hold the row
+    # beside the score (see ranks)
+    error = error + 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
+    if dtype != torch.float64:
+        error = error + 2.0**-38 * reach
+    padded = -(-y.shape[0] // PAD) * PAD
+    if padded != y.shape[0]:
+        y = torch.cat([y, y.new_zeros(padded - y.shape[0], d)])
+    rounding = 1.01 * torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 0.0
+    return Approximation(comparison, x, y, error, rounding, reach, centre)
+
+
+def fastest(device: torch.device) -> torch.dtype:
+    """bfloat16 where its product is clearly faster than float32's and as exact as it should be, else float32."""
+    return _fastest(device.type, torch.get_num_threads())
+
+
+@cache
+def _fastest(device: str, threads: int) -> torch.dtype:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(256, 128, generator=generator).to(device)
+    y = torch.randn(4096, 128, generator=generator).to(device)
+    half = [x.bfloat16(), y.bfloat16()]
+    exact = half[0].double() @ half[1].double().T
+    off = (half[0] @ half[1].T).double() - exact
+    allowed = exact.abs() * torch.finfo(torch.bfloat16).eps / 2 * 1.01 + 128 * 2.0**-23 * 300.0
+    if bool((off.abs() > allowed).any()):
+        return torch.float32
+    times = {torch.float32: [1e9], torch.bfloat16: [1e9]}
+    for _ in range(3):
+        for dtype, left, right in ((torch.float32, x, y), (torch.bfloat16, *half)):
+            start = time.perf_counter()
+            left @ right.T
+            if device == "cuda":
+                torch.cuda.synchronize()
+            times[dtype].append(time.perf_counter() - start)
+    return torch.bfloat16 if min(times[torch.bfloat16]) < 0.7 * min(times[torch.float32]) else torch.float32
+
+
+def _mean(rows: Tensor) -> Tensor:
+    return rows.sum(dim=0, dtype=torch.float64) / rows.shape[0]
+
+
+def _rounded(
+    rows: Tensor, centre: Tensor | None, dtype: torch.dtype, as_query: bool
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Rounded rows, with three columns for the squared length where there is a centre; their lengths, what rounding
+    took from each, and the most that was lost of a squared length."""
+    extra = 0 if centre is None else 3
+    n, d = rows.shape
+    device = rows.device
+    found = torch.empty(n, d + extra, dtype=dtype, device=device)
+    norm = torch.empty(n, dtype=torch.float64, device=device)
+    error = torch.empty(n, dtype=torch.float64, device=device)
+    lost = 0.0
+    for start in range(0, n, _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        exact = rows[part].double()
+        squared = None
+        if centre is not None:
+            exact = exact - centre
+            squared = exact.square().sum(dim=1)
+            if as_query:
+                exact = exact * 2.0
+        close = exact.to(dtype)
+        found[part, :d] = close
+        norm[part] = torch.linalg.vector_norm(exact, dim=1)
+        error[part] = torch.linalg.vector_norm(exact - close, dim=1)  # not in place: float64 rows are the user's
+        if squared is not None and as_query:
+            found[part, d:] = 1.0
+            norm[part] = (norm[part].square() + 3.0).sqrt()
+        elif squared is not None:
+            norm[part] = (norm[part].square() + squared.square()).sqrt() * 1.01
+            rest = squared.neg()
+            for column in range(d, d + 3):
+                found[part, column] = rest.to(dtype)
+                rest = rest - found[part, column].double()
+            lost = max(lost, float(rest.abs().max()))
+    return found, norm, error, lost
+
+
+def thresholds(approximation: Approximation, which: Tensor, items: Tensor, runs: Tensor) -> Tensor:
+    """Where gallery rows `items` (B, R) of queries `which` (B,) stand among the products, in float64, (B, R).
+
+    runs: (B,) ascending; queries of one run share their row of items, and one product serves them all.
+    """
+    comparison, centre = approximation.comparison, approximation.centre
+    _, run, length = torch.unique_consecutive(runs, return_inverse=True, return_counts=True)
+    first = length.cumsum(0) - length
+    place = torch.arange(which.shape[0], device=which.device) - first[run]  # within the run
+    padded = which.new_zeros(length.shape[0], int(length.max()))
+    padded[run, place] = which
+    left, right = comparison.queries[padded].double(), comparison.gallery[items[first]].double()
+    if centre is None:
+        return torch.bmm(left, right.transpose(1, 2))[run, place]
+    left, right = left.sub_(centre), right.sub_(centre)
+    lengths = right.square().sum(dim=2).unsqueeze(1)
+    return torch.baddbmm(lengths, left, right.transpose(1, 2), beta=-1.0, alpha=2.0)[run, place]
+
+
+@contextmanager
+def full_products(device: torch.device) -> Iterator[None]:
+    """No gradients, no autocast, and float32 products in float32, whatever the user's settings are."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,142 @@
+"""Rows as a distance compares them, and the canonical score of a pair, which decides every ranking.
+
+The canonical score is the float64 dot product of the rows (unit rows for the cosine) or minus their float64 squared
+distance; higher is closer. Rows are float32, or float64 where they were given so. Faster products only propose
+candidates; where their error could matter, the canonical score is what counts.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+Distance: TypeAlias = Literal["cosine", "dot", "euclidean"]
+DISTANCES = ("cosine", "dot", "euclidean")
+
+_ROWS_AT_ONCE = 1 << 16
+_PAIR_ENTRIES_AT_ONCE = 1 << 17  # of the float64 copies of a few pairs: they stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Queries (Q, d) against a gallery (N, d), scaled by a power of two where their numbers are far from one.
+
+    same: the gallery is the set of queries itself.
+    """
+
+    queries: Tensor
+    gallery: Tensor
+    distance: Distance
+    same: bool
+    scale: float  # the rows were divided by this
+
+    @property
+    def size(self) -> int:
+        return self.gallery.shape[0]
+
+    def exact(self, i: Tensor, j: Tensor) -> Tensor:
+        """Canonical scores of query i[t] and gallery row j[t], (T,) float64: the same bits for the same two rows,
+        wherever they stand."""
+        found = torch.empty(i.shape[0], dtype=torch.float64, device=self.gallery.device)
+        step = max(1, _PAIR_ENTRIES_AT_ONCE // max(1, self.gallery.shape[1]))
+        for start in range(0, i.shape[0], step):
+            part = slice(start, start + step)
+            left, right = self.queries[i[part]].double(), self.gallery[j[part]].double()
+            if self.distance == "euclidean":
+                left.sub_(right)
+                found[part] = left.square_().sum(dim=-1).neg_()
+            else:
+                found[part] = left.mul_(right).sum(dim=-1)
+        return found
+
+    def values(self, scores: Tensor) -> Tensor:
+        """Canonical scores as users read them: similarities, or distances."""
+        if self.distance == "euclidean":
+            return scores.neg().clamp(min=0.0).sqrt() * self.scale
+        return scores * self.scale**2 if self.distance == "dot" else scores
+
+
+def compare(queries: Tensor, gallery: Tensor | None, distance: Distance) -> Comparison:
+    """Check and prepare rows for comparison."""
+    if distance not in DISTANCES:
+        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+    check_rows(queries, "embeddings")
+    if gallery is not None:
+        check_rows(gallery, "gallery")
+        if gallery.shape[1] != queries.shape[1]:
+            raise ValueError(
+                f"embeddings have {queries.shape[1]} features and the gallery {gallery.shape[1]}: "
+                "both must come from the same model"
+            )
+        if gallery.shape[0] == 0:
+            raise ValueError("the gallery has no rows: there is nothing to find")
+    x = _floating(queries)
+    y = x if gallery is None else _floating(gallery)
+    if distance == "cosine":
+        x = unit_rows(x)
+        return Comparison(x, x if gallery is None else unit_rows(y), distance, gallery is None, 1.0)
+    scale = _scale(x, y)
+    if scale != 1.0:
+        x = x / scale
+        y = x if gallery is None else y / scale
+    return Comparison(x, y, distance, gallery is None, scale)
+
+
+def check_rows(rows: Tensor, name: str) -> None:
+    """Refuse what is not a matrix of finite numbers, naming the first bad row."""
+    if not isinstance(rows, Tensor) or rows.dim() != 2:
+        shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise ValueError(f"{name} must be a matrix (rows, features), got {shape}")
+    if rows.is_complex():
+        raise ValueError(f"{name} must be real numbers, got {rows.dtype}")
+    for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
+        # a sum is finite exactly when all entries are, unless it overflows: then look again
+        part = rows[start : start + _ROWS_AT_ONCE]
+        if bool(part.sum(dim=1, dtype=torch.float64).isfinite().all()):
+            continue
+        bad = ~part.isfinite().all(dim=1)
+        if bool(bad.any()):
+            row = start + int(bad.nonzero()[0])
+            raise ValueError(
+                f"row {row} of {name} holds NaN or infinite values ({int(bad.sum())} such rows from there on): "
+                "find out why the model gave them, or leave those rows out"
+            )
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of length one, computed in float64; zero rows stay zero.
+
+    A row that is of length one already, to the rounding of its type, is left as it is: doing it twice changes nothing.
+    """
+    found = x
+    for start in range(0, x.shape[0], _ROWS_AT_ONCE):
+        part = x[start : start + _ROWS_AT_ONCE].double()
+        length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
+        unusual = (length < 1e-150) | (length > 1e150)
+        if bool(unusual.any()):
+            largest = part.abs().amax(dim=1, keepdim=True)
+            part = part / largest.masked_fill(largest == 0, 1.0)
+            length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
+        keep = (length - 1.0).abs() < 4 * torch.finfo(x.dtype).eps
+        if bool(keep.all()) and not bool(unusual.any()):
+            continue
+        if found is x:
+            found = x.clone()
+        divisor = torch.where(keep | (length == 0), 1.0, length)
+        found[start : start + _ROWS_AT_ONCE] = (part / divisor).to(x.dtype)
+    return found
+
+
+def _floating(x: Tensor) -> Tensor:
+    x = x.detach()
+    return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
+
+
+def _scale(x: Tensor, y: Tensor) -> float:
+    """A power of two near the largest entry where squares would overflow or vanish in float32, else 1."""
+    largest = max((float(part.abs().max()) for part in (x, y) if part.numel()), default=1.0)
+    if largest == 0.0 or 2.0**-20 < largest < 2.0**20:
+        return 1.0
+    return math.ldexp(1.0, min(1000, max(-1000, math.frexp(largest)[1])))

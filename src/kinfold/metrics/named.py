@@ -1,0 +1,151 @@
+"""Metrics by name: what each one needs, and its value from that.
+
+A name is a registered one, with a number where the registered name has a letter: `recall@10` is `recall@k` with k = 10.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor
+
+from kinfold import registry
+from kinfold.metrics import agreement, space
+from kinfold.metrics.retrieval import Retrieval
+from kinfold.metrics.sharding import Shard
+from kinfold.metrics.verification import Curve
+
+DEFAULT = ("recall@1", "recall@2", "recall@4", "recall@8", "r-precision", "map@r")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """A metric of how k-means clusters agree with classes, or with coarse labels."""
+
+    value: Callable[[agreement.Contingency], float]
+    coarse: bool = False
+
+
+@dataclass(frozen=True)
+class Space:
+    """A metric of the space itself: value(rows, labels, shard)."""
+
+    value: Callable[[Tensor, Tensor, Shard], float]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A metric of all pairs, kin or not."""
+
+    value: Callable[[Curve], float]
+
+
+Metric: TypeAlias = Retrieval | Clusters | Space | Pairs
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name.
+
+    >>> metric("precision@10").depth.fixed
+    10
+    """
+    known = registry.names("metrics")
+    if name in known and not _PARAMETER.search(name):
+        found: Metric = registry.resolve("metrics", name)()
+        return found
+    for pattern in known:
+        parameter = _PARAMETER.search(pattern)
+        if parameter is None:
+            continue
+        kind = float if parameter[0] == "x" else int
+        given = re.fullmatch(re.escape(pattern[: parameter.start()]) + r"([0-9.]+(?:e-?[0-9]+)?)", name)
+        if given:
+            return _with_number(pattern, name, given[1], kind)
+    raise ValueError(f"unknown metric {name!r}{_nearest(name, known)}; kinfold.list('metrics') shows all")
+
+
+def nmi() -> Clusters:
+    return Clusters(agreement.nmi)
+
+
+def ami() -> Clusters:
+    return Clusters(agreement.ami)
+
+
+def f1() -> Clusters:
+    return Clusters(agreement.pairwise_f1)
+
+
+def nmi_coarse() -> Clusters:
+    return Clusters(agreement.nmi, coarse=True)
+
+
+def ami_coarse() -> Clusters:
+    return Clusters(agreement.ami, coarse=True)
+
+
+def f1_coarse() -> Clusters:
+    return Clusters(agreement.pairwise_f1, coarse=True)
+
+
+def rho(k: int) -> Space:
+    return Space(lambda rows, labels, shard: space.spectral_decay(space.spectrum(rows), drop=k - 1))
+
+
+def uniformity() -> Space:
+    return Space(lambda rows, labels, shard: space.uniformity(rows, shard=shard))
+
+
+def alignment() -> Space:
+    return Space(lambda rows, labels, shard: space.alignment(rows, labels))
+
+
+def intra() -> Space:
+    return Space(lambda rows, labels, shard: space.intra(rows, labels))
+
+
+def inter() -> Space:
+    return Space(lambda rows, labels, shard: space.inter(rows, labels))
+
+
+def density() -> Space:
+    return Space(lambda rows, labels, shard: space.density(rows, labels))
+
+
+def roc_auc() -> Pairs:
+    return Pairs(Curve.roc_auc)
+
+
+def pr_auc() -> Pairs:
+    return Pairs(Curve.pr_auc)
+
+
+def eer() -> Pairs:
+    return Pairs(Curve.equal_error_rate)
+
+
+def tar_at_far(far: float) -> Pairs:
+    if not 0.0 <= far <= 1.0:
+        raise ValueError(f"a false-accept rate lies between 0 and 1, got {far}")
+    return Pairs(lambda curve: curve.tar_at_far(far))
+
+
+_PARAMETER = re.compile(r"(?<=[@=])[kx]$")
+
+
+def _with_number(pattern: str, name: str, text: str, kind: type) -> Metric:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ValueError(f"{name!r}: {text!r} is not a whole number") from None
+    if kind is int and number < 1:
+        raise ValueError(f"{name!r}: the number must be at least 1")
+    found: Metric = registry.resolve("metrics", pattern)(number)
+    return found
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    number = re.search(r"[0-9.e-]+$", name)
+    examples = [_PARAMETER.sub(number[0] if number else "1", entry) for entry in known]
+    return registry.nearest(name, [*known, *examples])

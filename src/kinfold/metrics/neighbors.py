@@ -1,0 +1,132 @@
+"""Exact nearest neighbours by blocks: fast products propose, canonical scores decide."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kinfold.metrics.approximate_search import faiss_neighbors
+from kinfold.metrics.approximation import Approximation, approximate, fastest, full_products
+from kinfold.metrics.comparison import Comparison, Distance, compare
+from kinfold.metrics.inputs import Embeddings, as_rows
+from kinfold.metrics.scan import MEMORY, Bound, chunks, rows_at_once
+
+_CROWDED = 64  # candidates for each neighbour above which a finer product is better
+
+
+def neighbors(
+    queries: Embeddings,
+    gallery: Embeddings | None = None,
+    k: int = 100,
+    distance: Distance = "cosine",
+    *,
+    exclude: Tensor | None = None,
+    memory: int = MEMORY,
+    device: torch.device | str | None = None,
+    backend: Literal["exact", "faiss"] = "exact",
+) -> tuple[Tensor, Tensor]:
+    """The k nearest gallery rows of every query, closest first: values (Q, k) float64 and indices (Q, k).
+
+    Values are similarities for "cosine" and "dot", distances for "euclidean"; equal ones come in the order of their
+    indices. Without a gallery the queries are their own, and each leaves itself out, by index. `exclude` (Q,) names a
+    gallery row that each query leaves out (-1 for none). With fewer than k rows to find, there are fewer columns.
+
+    `memory` bounds the block of products that is held at a time, in bytes. `backend="faiss"` is an approximate search
+    (a graph index of the installed faiss) for galleries of many millions; everything else here is exact.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [1.0, 0.1]])
+    >>> values, indices = neighbors(x, k=2)
+    >>> indices
+    tensor([[3, 2],
+            [2, 3],
+            [1, 3],
+            [0, 2]])
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    x, y = as_rows(queries, device), None if gallery is None else as_rows(gallery, device)
+    comparison = compare(x, y, distance)
+    if exclude is None and comparison.same:
+        exclude = torch.arange(x.shape[0], device=comparison.gallery.device)
+    if exclude is not None:
+        exclude = torch.as_tensor(np.asarray(exclude) if not isinstance(exclude, Tensor) else exclude)
+        exclude = exclude.to(comparison.gallery.device, torch.int64)
+        if exclude.shape != (x.shape[0],):
+            raise ValueError(f"exclude must hold one gallery index for each of {x.shape[0]} queries")
+    if backend == "faiss":
+        return faiss_neighbors(comparison, k, exclude)
+    if backend != "exact":
+        raise ValueError(f"backend must be 'exact' or 'faiss', got {backend!r}")
+    with full_products(comparison.gallery.device):
+        return _neighbors(comparison, k, exclude, memory)
+
+
+def _neighbors(
+    comparison: Comparison, k: int, exclude: Tensor | None, memory: int, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    total, device = comparison.queries.shape[0], comparison.gallery.device
+    available = comparison.size if exclude is None else comparison.size - int(bool((exclude >= 0).any()))
+    k = min(k, available)
+    values = torch.empty(total, k, dtype=torch.float64, device=device)
+    indices = torch.empty(total, k, dtype=torch.int64, device=device)
+    if values.numel() == 0:
+        return values, indices
+    dtype = fastest(device) if dtype is None else dtype
+    approximation = approximate(comparison, dtype)
+    start = 0
+    while start < total:
+        which = torch.arange(start, min(total, start + rows_at_once(approximation, memory)), device=device)
+        left_out = None if exclude is None else exclude[which]
+        found = _block(approximation, which, left_out, k, limit=_CROWDED if dtype == torch.bfloat16 else None)
+        if found is None:  # bfloat16 cannot tell these apart: go on with float32
+            dtype = torch.float32
+            approximation = approximate(comparison, dtype)
+            continue
+        values[which], indices[which] = found
+        start += which.shape[0]
+    return comparison.values(values), indices
+
+
+def _block(
+    approximation: Approximation, which: Tensor, exclude: Tensor | None, k: int, limit: int | None
+) -> tuple[Tensor, Tensor] | None:
+    """Canonical scores and columns (B, k) of one block; None where there are too many candidates."""
+    bound = Bound(k)
+    pieces: list[tuple[Tensor, Tensor, Tensor]] = []
+    for chunk in chunks(approximation, which, exclude, k):
+        floor = _floor(approximation, which, bound.update(chunk.maxima))
+        pieces += chunk.candidates(floor)
+        if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit * k * which.shape[0]:
+            return None
+    row, column, product = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+    keep = product >= floor[row].float()  # the bound has risen since the first chunks
+    row, column = row[keep], column[keep]
+    score = approximation.comparison.exact(which[row], column)
+    return _first(row, column, score, which.shape[0], k)
+
+
+def _floor(approximation: Approximation, which: Tensor, kth: Tensor) -> Tensor:
+    """What a product must reach to be one of the k largest canonical scores: the k-th score is at least `kth` minus an
+    error, and a product of that score at least that minus another."""
+    at = kth.double()
+    lowest = at - approximation.slack(at, which)
+    floor = lowest - approximation.slack(lowest, which)
+    # excluded and padded columns stand at -inf; they must not become candidates where there is no bound yet
+    return floor.nan_to_num(nan=-torch.inf).clamp(min=-2.0 * approximation.reach - 1.0)
+
+
+def _first(row: Tensor, column: Tensor, score: Tensor, rows: int, k: int) -> tuple[Tensor, Tensor]:
+    """The first k candidates of each row by (score descending, column ascending)."""
+    order = torch.argsort(column, stable=True)
+    order = order[torch.argsort(score[order], descending=True, stable=True)]
+    order = order[torch.argsort(row[order], stable=True)]
+    row = row[order]
+    count = torch.bincount(row, minlength=rows)
+    place = torch.arange(row.shape[0], device=row.device) - (count.cumsum(0) - count)[row]
+    taken = place < k
+    values = score.new_full((rows, k), -torch.inf)
+    indices = torch.full((rows, k), -1, dtype=torch.int64, device=row.device)
+    values[row[taken], place[taken]] = score[order][taken]
+    indices[row[taken], place[taken]] = column[order][taken]
+    return values, indices

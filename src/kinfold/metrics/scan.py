@@ -1,0 +1,100 @@
+"""A block of queries against chunk after chunk of the gallery: products, and the maximum of each group of columns.
+
+A pass over maxima of 64 columns costs a small part of the product and says where candidates can be at all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kinfold.metrics.approximation import PAD, Approximation
+
+MEMORY = 1 << 28  # bytes for one block of products
+_COLUMNS = 1 << 16
+_ROWS = 1024
+_GROUPS_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Products (B, C) of a block with the columns from `start`, and maxima (B, C / width) of neighbouring columns."""
+
+    start: int
+    products: Tensor
+    maxima: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.products.shape[1] // self.maxima.shape[1]
+
+    def candidates(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Pieces of (row, column, product) with product >= floor (B,), rows ascending."""
+        floor = torch.nextafter(floor.float(), floor.new_tensor(-torch.inf).float())
+        row, group = (self.maxima >= floor[:, None]).nonzero(as_tuple=True)
+        segments = self.products.view(-1, self.width)
+        for rows, groups in zip(row.split(_GROUPS_AT_ONCE), group.split(_GROUPS_AT_ONCE), strict=True):
+            found = segments[rows * self.maxima.shape[1] + groups].float()
+            segment, lane = (found >= floor[rows, None]).nonzero(as_tuple=True)
+            yield rows[segment], self.start + groups[segment] * self.width + lane, found[segment, lane]
+
+    def crowding(self, floor: Tensor) -> float:
+        """The share of groups in which there may be candidates."""
+        return float((self.maxima >= floor[:, None]).float().mean()) if self.maxima.numel() else 0.0
+
+
+def rows_at_once(approximation: Approximation, memory: int = MEMORY) -> int:
+    columns = min(_COLUMNS, approximation.gallery.shape[0])
+    rows = memory // max(1, columns * approximation.queries.element_size())
+    return max(16, min(_ROWS, rows))
+
+
+def chunks(approximation: Approximation, which: Tensor, exclude: Tensor | None, depth: int) -> Iterator[Chunk]:
+    """The chunks of the gallery for queries `which` (B,); `exclude` (B,) is a column that each of them leaves out."""
+    queries, size = approximation.queries[which], approximation.comparison.size
+    padded = approximation.gallery.shape[0]
+    width = _width(min(size, _COLUMNS), depth)
+    buffer = queries.new_empty(which.shape[0] * min(padded, _COLUMNS))
+    for start in range(0, padded, _COLUMNS):
+        gallery = approximation.gallery[start : start + _COLUMNS]
+        products = buffer[: which.shape[0] * gallery.shape[0]].view(which.shape[0], -1)
+        torch.mm(queries, gallery.T, out=products)
+        if start + gallery.shape[0] > size:
+            products[:, size - start :] = -torch.inf
+        if exclude is not None:
+            (row,) = ((exclude >= start) & (exclude < start + gallery.shape[0])).nonzero(as_tuple=True)
+            products[row, exclude[row] - start] = -torch.inf
+        if width > 1:
+            maxima = products.view(which.shape[0], -1, width).amax(dim=2).float()
+        else:
+            maxima = products.to(torch.float32, copy=True)  # the buffer is used again
+        yield Chunk(start, products, maxima)
+
+
+class Bound:
+    """A lower bound for the depth-th largest product of each row: the depth-th largest of the maxima seen so far."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self._kept: Tensor | None = None
+
+    def update(self, maxima: Tensor) -> Tensor:
+        """(B,) after these maxima too; -inf while there are fewer than depth."""
+        seen = maxima if self._kept is None else torch.cat([self._kept, maxima], dim=1)
+        if seen.shape[1] <= self.depth:
+            self._kept = seen
+            full = seen.shape[1] == self.depth
+            return seen.amin(dim=1) if full else seen.new_full((seen.shape[0],), -torch.inf)
+        if self._kept is None and seen.shape[1] < 2 * _COLUMNS:
+            self._kept = seen  # one pass is enough where there is one chunk only
+            return seen.kthvalue(seen.shape[1] - self.depth + 1, dim=1).values
+        self._kept = seen.topk(self.depth, dim=1, sorted=True).values
+        return self._kept[:, -1]
+
+
+def _width(columns: int, depth: int) -> int:
+    for width in (PAD, PAD // 2):
+        if columns // width >= 1.8 * depth:
+            return width
+    return 1

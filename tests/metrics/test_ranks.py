@@ -1,0 +1,120 @@
+"""Retrieval metrics equal brute force in float64, on every path through the code and on hard data."""
+
+import pytest
+import torch
+from tests.metrics.brute_force import rankings, retrieval
+from tests.metrics.spaces import KINDS, RETRIEVAL, make
+
+import kinfold
+from kinfold.metrics import ranks as ranks_module
+from kinfold.metrics import scan
+from kinfold.metrics.approximation import full_products
+from kinfold.metrics.comparison import compare
+from kinfold.metrics.ranks import BEYOND, Depth, Ranker
+from kinfold.metrics.relevance import relevance
+
+DISTANCES = ["cosine", "dot", "euclidean"]
+
+
+def agree(found, expected):
+    for name in RETRIEVAL:
+        assert found[name] == pytest.approx(expected[name], abs=1e-12), name
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_metrics_equal_brute_force(kind, distance, dtype):
+    x, labels = make(kind, dtype=dtype)
+    before = x.clone()
+    found = kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL, distance=distance)
+    agree(found, retrieval(x.numpy(), labels, distance=distance))
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("kind", ["random", "duplicated", "tied", "near-ties", "zeros"])
+def test_query_and_gallery_equal_brute_force(kind, distance):
+    x, labels = make(kind)
+    found = kinfold.metrics.evaluate(x[:70], labels[:70], x[50:], labels[50:], metrics=RETRIEVAL, distance=distance)
+    agree(found, retrieval(x[:70].numpy(), labels[:70], x[50:].numpy(), labels[50:], distance))
+
+
+def exact_ranks(x, labels, distance):
+    """(Q, R) by brute force, BEYOND where there is no item."""
+    found = []
+    for i, order in enumerate(rankings(x.numpy(), None, distance)):
+        found.append([place + 1 for place, j in enumerate(order) if labels[j] == labels[i]])
+    width = max(map(len, found))
+    return torch.tensor([row + [BEYOND] * (width - len(row)) for row in found])
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("path", ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "sorting"])
+def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
+    x, labels = make(kind, n=420, classes=40, seed=1)
+    comparison = compare(x, None, distance)
+    relevant = relevance(torch.tensor(labels), None)
+    if path == "sorting":
+        monkeypatch.setattr(ranks_module, "_MANY", 0)
+    if "chunks" in path:
+        monkeypatch.setattr(scan, "_COLUMNS", 128)
+        monkeypatch.setattr(scan, "_GROUPS_AT_ONCE", 999)
+        monkeypatch.setattr(ranks_module, "_PAIRS_AT_ONCE", 5000)
+    dtype = torch.bfloat16 if "bfloat16" in path else torch.float32
+    expected = exact_ranks(x, labels, distance)
+    for depth in (Depth(full=True), Depth(5), Depth(beside_relevant=0), Depth(2, first=True)):
+        ranker = Ranker(comparison, relevant, depth, memory=1 << 17, dtype=dtype)
+        with full_products(x.device):
+            for which, found in ranker.blocks(relevant.order()):
+                for i, row in zip(which.tolist(), found.tolist(), strict=True):
+                    want = [r for r in expected[i].tolist() if r < BEYOND]
+                    limit = 10**9 if depth.full else max(depth.fixed, len(want) if depth.beside_relevant == 0 else 0)
+                    reached = [r for r in want if r <= limit or (depth.first and r == want[0])]
+                    assert row[: len(reached)] == reached
+                    # deeper ones are unknown, but never wrongly near
+                    assert all(r > limit for r in row[len(reached) :])
+
+
+def test_large_classes_go_by_sorting():
+    x, labels = make("clustered", n=900, classes=2)
+    found = kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL)
+    agree(found, retrieval(x.numpy(), labels))
+
+
+def test_a_larger_set_is_counted_not_sorted(monkeypatch):
+    monkeypatch.setattr(ranks_module, "sorted_ranks", None)  # would fail
+    x, labels = make("clustered", n=3000, d=32, classes=500)
+    found = kinfold.metrics.evaluate(x, labels, metrics=["recall@1", "r-precision", "map@r", "map@1000", "mrr"])
+    expected = retrieval(x.numpy(), labels)
+    for name, value in found.items():
+        assert value == pytest.approx(expected[name], abs=1e-12)
+
+
+def test_crowded_rows_are_sorted_instead(monkeypatch):
+    monkeypatch.setattr(ranks_module, "_CROWDED", 1e-9)
+    x, labels = make("random", n=3000, classes=600)
+    calls = []
+    original = ranks_module.sorted_ranks
+    monkeypatch.setattr(ranks_module, "sorted_ranks", lambda *a: calls.append(1) or original(*a))
+    found = kinfold.metrics.evaluate(x, labels, metrics=["map"])
+    assert calls
+    assert found["map"] == pytest.approx(retrieval(x.numpy(), labels)["map"], abs=1e-12)
+
+
+def test_canonical_scores_do_not_depend_on_place():
+    for d in (3, 17, 64, 128, 515):
+        generator = torch.Generator().manual_seed(d)
+        x = torch.randn(40, d, generator=generator)
+        x = x[torch.randint(10, (4000,), generator=generator)]
+        for distance in DISTANCES:
+            comparison = compare(x, None, distance)
+            i = torch.arange(4000)
+            j = torch.zeros(4000, dtype=torch.int64)
+            together = comparison.exact(i, j)
+            for a in (0, 1, 7, 1023, 3999):
+                assert comparison.exact(i[a : a + 1], j[a : a + 1]) == together[a]
+            first = {}
+            for row, value in zip(map(tuple, x.tolist()), together.tolist(), strict=True):
+                assert first.setdefault(row, value) == value
