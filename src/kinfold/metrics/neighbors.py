@@ -10,7 +10,7 @@ from kinfold.metrics.approximate_search import faiss_neighbors
 from kinfold.metrics.approximation import Approximation, approximate, fastest, full_products
 from kinfold.metrics.comparison import Comparison, Distance, compare
 from kinfold.metrics.inputs import Embeddings, as_rows
-from kinfold.metrics.scan import MEMORY, Bound, chunks, rows_at_once
+from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
 
 _CROWDED = 64  # candidates for each neighbour above which a finer product is better
 
@@ -74,11 +74,12 @@ def _neighbors(
         return values, indices
     dtype = fastest(device) if dtype is None else dtype
     approximation = approximate(comparison, dtype)
-    start = 0
+    scratch, start = Scratch(), 0
     while start < total:
         which = torch.arange(start, min(total, start + rows_at_once(approximation, memory)), device=device)
         left_out = None if exclude is None else exclude[which]
-        found = _block(approximation, which, left_out, k, limit=_CROWDED if dtype == torch.bfloat16 else None)
+        limit = _CROWDED if dtype == torch.bfloat16 else None
+        found = _block(approximation, which, left_out, k, limit, scratch)
         if found is None:  # bfloat16 cannot tell these apart: go on with float32
             dtype = torch.float32
             approximation = approximate(comparison, dtype)
@@ -89,12 +90,12 @@ def _neighbors(
 
 
 def _block(
-    approximation: Approximation, which: Tensor, exclude: Tensor | None, k: int, limit: int | None
+    approximation: Approximation, which: Tensor, exclude: Tensor | None, k: int, limit: int | None, scratch: Scratch
 ) -> tuple[Tensor, Tensor] | None:
     """Canonical scores and columns (B, k) of one block; None where there are too many candidates."""
     bound = Bound(k)
     pieces: list[tuple[Tensor, Tensor, Tensor]] = []
-    for chunk in chunks(approximation, which, exclude, k):
+    for chunk in chunks(approximation, which, exclude, k, scratch):
         floor = _floor(approximation, which, bound.update(chunk.maxima))
         pieces += chunk.candidates(floor)
         if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit * k * which.shape[0]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from kinfold.metrics.approximation import Approximation, approximate, fastest, thresholds
 from kinfold.metrics.comparison import Comparison
 from kinfold.metrics.relevance import Relevance
-from kinfold.metrics.scan import MEMORY, Bound, chunks, rows_at_once
+from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
 from kinfold.metrics.sorting import sorted_ranks
 
 BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
@@ -70,7 +70,8 @@ class Ranker:
         self._choices = [dtype] if dtype is not None else [torch.float32]
         if dtype is None and fastest(comparison.gallery.device) == torch.bfloat16:
             self._choices = [torch.bfloat16, torch.float32]
-        self._times: dict[torch.dtype, float] = {}
+        self._times: dict[torch.dtype, list[float]] = {choice: [] for choice in self._choices}
+        self._scratch = Scratch()
 
     def blocks(self, queries: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Pieces of (queries (B,), ranks (B, R) ascending, BEYOND where deeper than asked or no item); `queries` in
@@ -79,25 +80,27 @@ class Ranker:
         start = 0
         while start < queries.shape[0]:
             rows = rows_at_once(self._approximation(self._choices[-1]), self.memory)
-            if len(self._choices) > 1 and queries.shape[0] < 4 * rows:
+            if len(self._choices) > 1 and queries.shape[0] < 8 * rows:
                 self._choices = self._choices[-1:]  # too few blocks to find out which product is the faster
             which = queries[start : start + rows]
             widest = int(counts[which].max()) + 1
             which = which[: max(1, (self.memory >> 5) // widest)]
-            began = time.perf_counter()
             dtype = self._choices[0]
+            self._approximation(dtype)
             items, valid = self.relevance.of(which)
-            yield which, self._ranks(which, items, valid, dtype).sort(dim=1).values
-            start += which.shape[0]
+            began = time.perf_counter()
+            ranks = self._ranks(which, items, valid, dtype).sort(dim=1).values
             self._learn(dtype, (time.perf_counter() - began) / which.shape[0])
+            start += which.shape[0]
+            yield which, ranks
 
     def _learn(self, dtype: torch.dtype, seconds: float) -> None:
-        """Try each product on one block, then keep the faster: the ranks are the same."""
+        """Try each product on two blocks, then keep the faster: the ranks are the same."""
         if len(self._choices) > 1:
-            self._times[dtype] = seconds
+            self._times[dtype].append(seconds)
             self._choices = self._choices[1:] + self._choices[:1]
-            if len(self._times) == len(self._choices):
-                self._choices = [min(self._times, key=lambda choice: self._times[choice])]
+            if all(len(times) == 2 for times in self._times.values()):
+                self._choices = [min(self._choices, key=lambda choice: min(self._times[choice]))]
 
     def _approximation(self, dtype: torch.dtype) -> Approximation:
         if dtype not in self._approximations:
@@ -133,7 +136,7 @@ class Ranker:
             always = valid & (high >= torch.where(valid, low, -torch.inf).amax(dim=1, keepdim=True))
         bound = Bound(depth)
         counts = torch.zeros_like(items)
-        for chunk in chunks(approximation, which, exclude, depth):
+        for chunk in chunks(approximation, which, exclude, depth, self._scratch):
             if not self.depth.full:
                 kth = bound.update(chunk.maxima).double()
                 # with -inf as bound the slack is infinite too, and their difference not a number: everything counts

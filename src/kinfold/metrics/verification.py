@@ -103,18 +103,23 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
     # in float32, where searching costs half; edge m is +inf so that nothing falls off
     values = torch.cat([edges, edges.new_full((1,), torch.inf)])
     tally = torch.zeros(2, 2 * edges.shape[0] + 1, dtype=torch.int64, device=edges.device)
+    # what lies below every positive pair only has to be counted; rounding could put one of them a little lower
+    lowest = torch.nextafter(torch.nextafter(edges[0], -values[-1]), -values[-1])
     for i, j, scores in _blocks(comparison, shard):
-        below = torch.searchsorted(edges, scores)
-        place = 2 * below + (values[below] == scores)
-        kin = codes[0][i][:, None] == codes[1][j]
-        keep = torch.ones_like(kin)
-        if comparison.same:
-            keep = torch.arange(i.start, i.stop, device=kin.device)[:, None] < torch.arange(
-                j.start, j.stop, device=kin.device
+        above = scores >= lowest
+        if comparison.same and j.start < i.stop:
+            above &= torch.arange(i.start, i.stop, device=above.device)[:, None] < torch.arange(
+                j.start, j.stop, device=above.device
             )
-        for row, mask in enumerate((keep & ~kin, keep & kin)):
-            tally[row] += torch.bincount(place[mask], minlength=tally.shape[1])
+        row, column = above.nonzero(as_tuple=True)
+        found = scores[row, column]
+        below = torch.searchsorted(edges, found)
+        place = 2 * below + (values[below] == found)
+        kin = codes[0][i][row] == codes[1][j][column]
+        tally[0] += torch.bincount(place[~kin], minlength=tally.shape[1])
+        tally[1] += torch.bincount(place[kin], minlength=tally.shape[1])
     shard.add(tally)
+    tally[0, 0] += pairs - int(tally.sum())
     # slot 2e holds what lies below edge e (and above e - 1), slot 2e + 1 what equals it
     from_here = tally.flip(1).cumsum(1).flip(1).double()
     others, kin_count = from_here[0][1::2], from_here[1][1::2]
@@ -122,7 +127,7 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
     bound = 0.0 if exact else float((tally[0, ::2][:-1].double() * tally[1, ::2][:-1]).sum())
     met = tally[1][1::2] > 0 if exact else torch.ones_like(edges, dtype=torch.bool)
     order = met.nonzero().squeeze(1).flip(0)
-    found = Curve(
+    return Curve(
         comparison.values(edges[order].double()),
         kin_count[order],
         others[order],
@@ -132,7 +137,6 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
         exact,
         bound / max(1.0, float(tally[1].sum()) * float(tally[0].sum())),
     )
-    return found
 
 
 def _positive_scores(comparison: Comparison, relevance: Relevance, shard: Shard) -> Tensor:
