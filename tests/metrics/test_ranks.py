@@ -6,13 +6,14 @@ from tests.metrics.brute_force import rankings, retrieval
 from tests.metrics.spaces import KINDS, RETRIEVAL, make
 
 import kinfold
+from kinfold.metrics import counting, scan
 from kinfold.metrics import ranks as ranks_module
-from kinfold.metrics import scan
 from kinfold.metrics.approximation import full_products
 from kinfold.metrics.comparison import compare
 from kinfold.metrics.ranks import BEYOND, Depth, Ranker
 from kinfold.metrics.relevance import relevance
 
+PATHS = ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "bfloat16 without lists", "sorting"]
 DISTANCES = ["cosine", "dot", "euclidean"]
 
 
@@ -53,17 +54,19 @@ def exact_ranks(x, labels, distance):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("path", ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "sorting"])
+@pytest.mark.parametrize("path", PATHS)
 def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
     x, labels = make(kind, n=420, classes=40, seed=1)
     comparison = compare(x, None, distance)
     relevant = relevance(torch.tensor(labels), None)
+    if "without lists" in path:
+        monkeypatch.setattr(ranks_module, "_LISTED", 0)
     if path == "sorting":
         monkeypatch.setattr(ranks_module, "_MANY", 0)
     if "chunks" in path:
         monkeypatch.setattr(scan, "_COLUMNS", 128)
         monkeypatch.setattr(scan, "_GROUPS_AT_ONCE", 999)
-        monkeypatch.setattr(ranks_module, "_PAIRS_AT_ONCE", 5000)
+        monkeypatch.setattr(counting, "_PAIRS_AT_ONCE", 5000)
     dtype = torch.bfloat16 if "bfloat16" in path else torch.float32
     expected = exact_ranks(x, labels, distance)
     for depth in (Depth(full=True), Depth(5), Depth(beside_relevant=0), Depth(2, first=True)):

@@ -54,8 +54,10 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     """Rows rounded to `dtype`, with their error."""
     euclidean = comparison.distance == "euclidean"
     centre = _mean(comparison.gallery) if euclidean else None
-    x, x_norm, x_error, _ = _rounded(comparison.queries, centre, dtype, as_query=True)
     y, y_norm, y_error, y_lost = _rounded(comparison.gallery, centre, dtype, as_query=False)
+    x, x_norm, x_error = y, y_norm, y_error
+    if not comparison.same or euclidean:
+        x, x_norm, x_error, _ = _rounded(comparison.queries, centre, dtype, as_query=True)
     longest, coarsest = float(y_norm.max()), float(y_error.max())
     d = x.shape[1]
     unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
@@ -111,37 +113,48 @@ def _rounded(
 ) -> tuple[Tensor, Tensor, Tensor, float]:
     """Rounded rows, with three columns for the squared length where there is a centre; their lengths, what rounding
     took from each, and the most that was lost of a squared length."""
-    extra = 0 if centre is None else 3
     n, d = rows.shape
-    device = rows.device
-    found = torch.empty(n, d + extra, dtype=dtype, device=device)
-    norm = torch.empty(n, dtype=torch.float64, device=device)
-    error = torch.empty(n, dtype=torch.float64, device=device)
+    if centre is None:
+        found = rows.to(dtype)
+        norm: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        lossless = dtype == rows.dtype or dtype == torch.float64
+        # the difference of a number and its rounding is a number of the same type: nothing is lost in it
+        error = torch.zeros_like(norm) if lossless else _distance(rows, found)
+        return found, norm, error, 0.0
+    found = torch.empty(n, d + 3, dtype=dtype, device=rows.device)
+    norm = torch.empty(n, dtype=torch.float64, device=rows.device)
+    error = torch.empty_like(norm)
     lost = 0.0
     for start in range(0, n, _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
-        exact = rows[part].double()
-        squared = None
-        if centre is not None:
-            exact = exact - centre
-            squared = exact.square().sum(dim=1)
-            if as_query:
-                exact = exact * 2.0
+        exact = rows[part].double() - centre
+        squared = exact.square().sum(dim=1)
+        if as_query:
+            exact *= 2.0
         close = exact.to(dtype)
         found[part, :d] = close
         norm[part] = torch.linalg.vector_norm(exact, dim=1)
-        error[part] = torch.linalg.vector_norm(exact - close, dim=1)  # not in place: float64 rows are the user's
-        if squared is not None and as_query:
+        error[part] = torch.linalg.vector_norm(exact.sub_(close), dim=1)
+        if as_query:
             found[part, d:] = 1.0
             norm[part] = (norm[part].square() + 3.0).sqrt()
-        elif squared is not None:
-            norm[part] = (norm[part].square() + squared.square()).sqrt() * 1.01
-            rest = squared.neg()
-            for column in range(d, d + 3):
-                found[part, column] = rest.to(dtype)
-                rest = rest - found[part, column].double()
-            lost = max(lost, float(rest.abs().max()))
+            continue
+        norm[part] = (norm[part].square() + squared.square()).sqrt() * 1.01
+        rest = squared.neg()
+        for column in range(d, d + 3):
+            found[part, column] = rest.to(dtype)
+            rest = rest - found[part, column].double()
+        lost = max(lost, float(rest.abs().max()))
     return found, norm, error, lost
+
+
+def _distance(rows: Tensor, close: Tensor) -> Tensor:
+    """|row - close| of each row, (N,) float64."""
+    found = torch.empty(rows.shape[0], dtype=torch.float64, device=rows.device)
+    for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        found[part] = torch.linalg.vector_norm(rows[part] - close[part], dim=1, dtype=torch.float64)
+    return found
 
 
 def thresholds(approximation: Approximation, which: Tensor, items: Tensor, runs: Tensor) -> Tensor:

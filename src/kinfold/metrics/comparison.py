@@ -94,7 +94,7 @@ def check_rows(rows: Tensor, name: str) -> None:
     for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
         # a sum is finite exactly when all entries are, unless it overflows: then look again
         part = rows[start : start + _ROWS_AT_ONCE]
-        if bool(part.sum(dim=1, dtype=torch.float64).isfinite().all()):
+        if bool(part.sum(dim=1).isfinite().all()):
             continue
         bad = ~part.isfinite().all(dim=1)
         if bool(bad.any()):
@@ -112,20 +112,19 @@ def unit_rows(x: Tensor) -> Tensor:
     """
     found = x
     for start in range(0, x.shape[0], _ROWS_AT_ONCE):
-        part = x[start : start + _ROWS_AT_ONCE].double()
-        length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-        unusual = (length < 1e-150) | (length > 1e150)
-        if bool(unusual.any()):
+        given = x[start : start + _ROWS_AT_ONCE]
+        length: Tensor = torch.linalg.vector_norm(given, dim=1, keepdim=True, dtype=torch.float64)
+        keep = (length - 1.0).abs() < 4 * torch.finfo(x.dtype).eps
+        if bool(keep.all()):
+            continue
+        part = given.double()
+        if bool(((length < 1e-150) | (length > 1e150)).any()):  # squares vanished or overflowed
             largest = part.abs().amax(dim=1, keepdim=True)
             part = part / largest.masked_fill(largest == 0, 1.0)
             length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-        keep = (length - 1.0).abs() < 4 * torch.finfo(x.dtype).eps
-        if bool(keep.all()) and not bool(unusual.any()):
-            continue
         if found is x:
             found = x.clone()
-        divisor = torch.where(keep | (length == 0), 1.0, length)
-        found[start : start + _ROWS_AT_ONCE] = (part / divisor).to(x.dtype)
+        found[start : start + _ROWS_AT_ONCE] = (part / torch.where(keep | (length == 0), 1.0, length)).to(x.dtype)
     return found
 
 

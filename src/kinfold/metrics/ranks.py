@@ -13,15 +13,18 @@ from torch import Tensor
 
 from kinfold.metrics.approximation import Approximation, approximate, fastest, thresholds
 from kinfold.metrics.comparison import Comparison
+from kinfold.metrics.counting import Counting
 from kinfold.metrics.relevance import Relevance
-from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
+from kinfold.metrics.scan import MEMORY, Bound, Chunk, Scratch, chunks, rows_at_once
 from kinfold.metrics.sorting import sorted_ranks
 
 BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
 
-_CROWDED = 0.25  # share of the groups with candidates above which sorting is better
+_CROWDED = 0.25  # share of all pairs that are candidates above which sorting is better
+_FEW = 1 << 16  # candidates that are no burden in any case
 _MANY = 256  # relevant items of one query above which sorting is better
-_PAIRS_AT_ONCE = 1 << 21
+_LISTED = 1 << 14  # columns up to which a list of the largest is cheaper than groups
+_SHALLOW = 256  # depth up to which it is
 
 
 @dataclass(frozen=True)
@@ -127,94 +130,32 @@ class Ranker:
         """Ranks (B, R), or None where too much of the gallery is above the lowest item that matters."""
         approximation = self._approximation(dtype)
         at = thresholds(approximation, which, items, self.relevance.query_class[which])
-        slack = approximation.slack(at, which)
-        high = at + slack
-        low = at.sub_(slack)
+        counting = Counting(approximation, which, items, at, valid, full=self.depth.full, first=self.depth.first)
         depth = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
-        always = valid if self.depth.full else torch.zeros_like(valid)
-        if self.depth.first and not self.depth.full:
-            always = valid & (high >= torch.where(valid, low, -torch.inf).amax(dim=1, keepdim=True))
-        bound = Bound(depth)
-        counts = torch.zeros_like(items)
+        bound, seen = Bound(depth), 0
         for chunk in chunks(approximation, which, exclude, depth, self._scratch):
-            if not self.depth.full:
-                kth = bound.update(chunk.maxima).double()
-                # with -inf as bound the slack is infinite too, and their difference not a number: everything counts
-                reached = (kth - approximation.slack(kth, which)).nan_to_num(nan=-torch.inf)
-                useful = always | (valid & (high >= reached[:, None]))
+            if not self.depth.full and chunk.whole and chunk.products.shape[1] <= _LISTED and depth <= _SHALLOW:
+                floor = self._by_list(counting, chunk, depth)
             else:
-                useful = always
-            floor = torch.where(useful, low, torch.inf).amin(dim=1)
-            if chunk.crowding(floor) > _CROWDED and chunk.maxima.numel() > 1 << 16:
-                return None
+                if not self.depth.full:
+                    counting.reach(bound.update(chunk.maxima))
+                floor = counting.floor
             for row, column, product in chunk.candidates(floor):
-                _count(counts, useful, low, high, row, column, product, which, items, approximation)
-        return torch.where(useful, counts + 1, BEYOND)
+                seen += row.shape[0]
+                if seen > _CROWDED * which.shape[0] * self.comparison.size and seen > _FEW:
+                    return None
+                counting.add(row, column, product)
+        return counting.ranks(BEYOND)
 
-
-def _count(
-    counts: Tensor,
-    useful: Tensor,
-    low: Tensor,
-    high: Tensor,
-    row: Tensor,
-    column: Tensor,
-    product: Tensor,
-    which: Tensor,
-    items: Tensor,
-    approximation: Approximation,
-) -> None:
-    """Add to `counts` (B, R) how many candidates are above each relevant item."""
-    if row.shape[0] == 0:
-        return
-    rows = slice(int(row[0]), int(row[-1]) + 1)
-    # one sorted list for all rows: the row and, descending, the product in one number
-    span = 4.0 * approximation.reach
-    key, order = torch.sort(row.double() * span - product.double())
-    at = torch.arange(rows.start, rows.stop, device=row.device).double()[:, None] * span
-    before = torch.searchsorted(key, at - span / 2)
-    above = torch.searchsorted(key, at - high[rows])
-    until = torch.searchsorted(key, at - low[rows], right=True)
-    counts[rows] += torch.where(useful[rows], above - before, 0)
-    unsure = torch.where(useful[rows], until - above, 0).flatten()
-    (item,) = (unsure > 0).nonzero(as_tuple=True)
-    for part in _split(item, unsure[item]):
-        _decide(counts, rows.start, part, unsure, above.flatten(), column[order], which, items, approximation)
-
-
-def _decide(
-    counts: Tensor,
-    first_row: int,
-    item: Tensor,
-    unsure: Tensor,
-    above: Tensor,
-    column: Tensor,
-    which: Tensor,
-    items: Tensor,
-    approximation: Approximation,
-) -> None:
-    """Compare candidates within the error of a relevant item with it by canonical scores."""
-    owner = item.repeat_interleave(unsure[item])
-    first = (unsure[item].cumsum(0) - unsure[item]).repeat_interleave(unsure[item])
-    candidate = column[above[owner] + torch.arange(owner.shape[0], device=owner.device) - first]
-    width = items.shape[1]
-    row, place = first_row + owner // width, owner % width
-    other = candidate != items[row, place]  # an item is not above itself
-    row, place, candidate = row[other], place[other], candidate[other]
-    if row.shape[0] == 0:
-        return
-    relevant, back = torch.unique(row * width + place, return_inverse=True)
-    exact = approximation.comparison.exact
-    theirs = exact(which[relevant // width], items.flatten()[relevant])[back]
-    own = exact(which[row], candidate)
-    higher = (own > theirs) | ((own == theirs) & (candidate < items[row, place]))
-    counts.view(-1).index_add_(0, row * width + place, higher.to(counts.dtype))
-
-
-def _split(item: Tensor, sizes: Tensor) -> list[Tensor]:
-    """Pieces whose sizes add up to a bounded number each, or hold one item."""
-    if item.shape[0] == 0:
-        return []
-    piece = (sizes.cumsum(0) - sizes) // _PAIRS_AT_ONCE
-    lengths = torch.unique_consecutive(piece, return_counts=True)[1]
-    return list(item.split(lengths.tolist()))
+    def _by_list(self, counting: Counting, chunk: Chunk, depth: int) -> Tensor:
+        """Count what is in a list of the largest products, a little longer than the depth; the floor (B,) for rows
+        whose list is too short, infinite for the others."""
+        length = min(chunk.products.shape[1], depth + max(16, depth // 8))
+        products, columns = chunk.products.topk(length, dim=1)
+        counting.reach(products[:, depth - 1])
+        floor = counting.floor
+        complete = (
+            products[:, -1] < floor if length < chunk.products.shape[1] else torch.ones_like(floor, dtype=torch.bool)
+        )
+        counting.add_lists(products, columns, complete)
+        return floor.masked_fill(complete, torch.inf)

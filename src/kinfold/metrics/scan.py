@@ -4,7 +4,7 @@ A pass over maxima of 64 columns costs a small part of the product and says wher
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,17 +17,19 @@ _ROWS = 1024
 _GROUPS_AT_ONCE = 1 << 15
 
 
-@dataclass(frozen=True)
 class Chunk:
-    """Products (B, C) of a block with the columns from `start`, and maxima (B, C / width) of neighbouring columns."""
+    """Products (B, C) of a block with the columns from `start`; `whole` where these are all columns there are."""
 
-    start: int
-    products: Tensor
-    maxima: Tensor
+    def __init__(self, start: int, products: Tensor, width: int, whole: bool) -> None:
+        self.start = start
+        self.products = products
+        self.width = width
+        self.whole = whole
 
-    @property
-    def width(self) -> int:
-        return self.products.shape[1] // self.maxima.shape[1]
+    @cached_property
+    def maxima(self) -> Tensor:
+        """(B, C / width) of neighbouring columns, float32."""
+        return _maxima(self.products, self.width)
 
     def candidates(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Pieces of (row, column, product) with product >= floor (B,), rows ascending."""
@@ -38,10 +40,6 @@ class Chunk:
             found = segments[rows * self.maxima.shape[1] + groups].float()
             segment, lane = (found >= floor[rows, None]).nonzero(as_tuple=True)
             yield rows[segment], self.start + groups[segment] * self.width + lane, found[segment, lane]
-
-    def crowding(self, floor: Tensor) -> float:
-        """The share of groups in which there may be candidates."""
-        return float((self.maxima >= floor[:, None]).float().mean()) if self.maxima.numel() else 0.0
 
 
 def rows_at_once(approximation: Approximation, memory: int = MEMORY) -> int:
@@ -79,7 +77,7 @@ def chunks(
         if exclude is not None:
             (row,) = ((exclude >= start) & (exclude < start + gallery.shape[0])).nonzero(as_tuple=True)
             products[row, exclude[row] - start] = -torch.inf
-        yield Chunk(start, products, _maxima(products, width))
+        yield Chunk(start, products, width, padded <= _COLUMNS)
 
 
 def _maxima(products: Tensor, width: int) -> Tensor:
