@@ -13,7 +13,7 @@ from kinfold.metrics.comparison import compare
 from kinfold.metrics.ranks import BEYOND, Depth, Ranker
 from kinfold.metrics.relevance import relevance
 
-PATHS = ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "bfloat16 without lists", "sorting"]
+PATHS = ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "bfloat16 uneven", "sorting"]
 DISTANCES = ["cosine", "dot", "euclidean"]
 
 
@@ -59,8 +59,9 @@ def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
     x, labels = make(kind, n=420, classes=40, seed=1)
     comparison = compare(x, None, distance)
     relevant = relevance(torch.tensor(labels), None)
-    if "without lists" in path:
-        monkeypatch.setattr(ranks_module, "_LISTED", 0)
+    if "uneven" in path:
+        monkeypatch.setattr(counting, "_EVEN", 0)
+        monkeypatch.setattr(scan, "_DENSE", 2.0)
     if path == "sorting":
         monkeypatch.setattr(ranks_module, "_MANY", 0)
     if "chunks" in path:
@@ -69,14 +70,14 @@ def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
         monkeypatch.setattr(counting, "_PAIRS_AT_ONCE", 5000)
     dtype = torch.bfloat16 if "bfloat16" in path else torch.float32
     expected = exact_ranks(x, labels, distance)
-    for depth in (Depth(full=True), Depth(5), Depth(beside_relevant=0), Depth(2, first=True)):
+    for depth in (Depth(full=True), Depth(5), Depth(beside_relevant=0), Depth(2, first=6), Depth(first=10**9)):
         ranker = Ranker(comparison, relevant, depth, memory=1 << 17, dtype=dtype)
         with full_products(x.device):
             for which, found in ranker.blocks(relevant.order()):
                 for i, row in zip(which.tolist(), found.tolist(), strict=True):
                     want = [r for r in expected[i].tolist() if r < BEYOND]
-                    limit = 10**9 if depth.full else max(depth.fixed, len(want) if depth.beside_relevant == 0 else 0)
-                    reached = [r for r in want if r <= limit or (depth.first and r == want[0])]
+                    limit = 10**9 if depth.full else max(1, depth.fixed, len(want) if depth.beside_relevant == 0 else 0)
+                    reached = [r for r in want if r <= limit or (r == want[0] and r <= depth.first)]
                     assert row[: len(reached)] == reached
                     # deeper ones are unknown, but never wrongly near
                     assert all(r > limit for r in row[len(reached) :])

@@ -12,7 +12,7 @@ sum of d products, and `rounding` for the last rounding of the result. For the E
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -29,13 +29,16 @@ class Approximation:
     """Rounded rows and what their products can be off by.
 
     queries: (Q, d'), gallery: (N padded, d') in the dtype of the product.
-    error: (Q,) float64. reach: no product is larger than this. centre: what was taken from Euclidean rows.
+    error, tiny: (Q,) float64, of a product and of a float64 threshold. offset: (Q,) what a threshold is higher than the
+    canonical score. reach: no product is larger than this. centre: what was taken from Euclidean rows.
     """
 
     comparison: Comparison
     queries: Tensor
     gallery: Tensor
     error: Tensor
+    tiny: Tensor
+    offset: Tensor
     rounding: float
     reach: float
     centre: Tensor | None
@@ -43,6 +46,11 @@ class Approximation:
     @property
     def dtype(self) -> torch.dtype:
         return self.queries.dtype
+
+    @property
+    def symmetric(self) -> "Approximation":
+        """The same where the product of i and j may have been worked out as that of j and i."""
+        return replace(self, error=self.error.max().expand_as(self.error))
 
     def slack(self, at: Tensor, rows: Tensor | slice) -> Tensor:
         """How far a product may be from the canonical score, where either of them is `at` (B, ...)."""
@@ -60,21 +68,21 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
         x, x_norm, x_error, _ = _rounded(comparison.queries, centre, dtype, as_query=True)
     longest, coarsest = float(y_norm.max()), float(y_error.max())
     d = x.shape[1]
-    unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
-    # sums of d products are off by d half units, whatever their order; doubled for units that add before they round
-    summed = d * unit
+    unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps / 2
+    summed = 1.01 * (d + 8) * unit  # whatever the order of the d products in a sum
     error = x_error * longest + x_norm * coarsest + summed * (x_norm + x_error) * (longest + coarsest) + y_lost
     reach = 1.1 * float(x_norm.max()) * longest + 1e-300 if x_norm.numel() else 1.0
-    # canonical scores and the thresholds made from them are rounded in float64; keys of sorted candidates hold the row
-    # beside the score (see ranks)
-    error = error + 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
+    # canonical scores, and thresholds worked out in float64, are rounded too
+    tiny = 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
+    error = error + tiny
     if dtype != torch.float64:
-        error = error + 2.0**-38 * reach
+        error = error + 2.0**-38 * reach  # keys of sorted candidates hold the row beside the score (see Counting)
+    offset = _squared_lengths(comparison.queries, centre) if centre is not None else torch.zeros_like(error)
     padded = -(-y.shape[0] // PAD) * PAD
     if padded != y.shape[0]:
         y = torch.cat([y, y.new_zeros(padded - y.shape[0], d)])
     rounding = 1.01 * torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 0.0
-    return Approximation(comparison, x, y, error, rounding, reach, centre)
+    return Approximation(comparison, x, y, error, tiny, offset, rounding, reach, centre)
 
 
 def fastest(device: torch.device) -> torch.dtype:
@@ -146,6 +154,14 @@ def _rounded(
             rest = rest - found[part, column].double()
         lost = max(lost, float(rest.abs().max()))
     return found, norm, error, lost
+
+
+def _squared_lengths(rows: Tensor, centre: Tensor) -> Tensor:
+    found = torch.empty(rows.shape[0], dtype=torch.float64, device=rows.device)
+    for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        found[part] = (rows[part].double() - centre).square().sum(dim=1)
+    return found
 
 
 def _distance(rows: Tensor, close: Tensor) -> Tensor:

@@ -8,43 +8,44 @@ import torch
 from torch import Tensor
 
 from kinfold.metrics.approximation import Approximation
+from kinfold.metrics.scan import Bound
 
 _PAIRS_AT_ONCE = 1 << 21
+_EVEN = 4  # lists of equal length may be this many times as long as needed
 
 
 class Counting:
     """Counts (B, R) for items (B, R) of queries `which` (B,).
 
-    at: where the items stand among the products, (B, R) float64. valid: which of the items count. full, first: the
-    rank of all of them, or of the first one of each query, is wanted however deep it is.
+    at: where the items stand among the products, (B, R) float64. valid: which of the items count.
     """
 
-    def __init__(
-        self,
-        approximation: Approximation,
-        which: Tensor,
-        items: Tensor,
-        at: Tensor,
-        valid: Tensor,
-        *,
-        full: bool,
-        first: bool,
-    ) -> None:
+    def __init__(self, approximation: Approximation, which: Tensor, items: Tensor, at: Tensor, valid: Tensor) -> None:
         slack = approximation.slack(at, which)
         self.low, self.high = at - slack, at + slack
         self.approximation, self.which, self.items, self.valid = approximation, which, items, valid
-        self.always = valid if full else torch.zeros_like(valid)
-        if first and not full:  # what may be the first
-            self.always = valid & (self.high >= torch.where(valid, self.low, -torch.inf).amax(dim=1, keepdim=True))
-        self.useful = self.always
+        self.score = at - approximation.offset[which, None]
+        self.tiny = approximation.tiny[which]
+        # of each query the first relevant item, or what may be it
+        self.first = valid & (self.high >= torch.where(valid, self.low, -torch.inf).amax(dim=1, keepdim=True))
+        self.useful = valid
         self.counts = torch.zeros_like(items)
 
-    def reach(self, kth: Tensor) -> None:
-        """Drop items that are deeper than anybody asked: at least so many products reach `kth` (B,) as the depth is."""
+    def reach(self, bound: Bound, depth: int, depth_of_first: int) -> None:
+        """Drop items that are deeper than `depth`, and the first item of a query where it is deeper than the other."""
+        self.useful = self.valid & (self.high >= self._lowest(bound.kth(depth), slice(None)))
+        if depth_of_first > depth:
+            deep = self.useful.any(dim=1)
+            self.useful |= self.first & deep[:, None]
+            (row,) = (~deep).nonzero(as_tuple=True)
+            reached = self.high[row] >= self._lowest(bound.kth(depth_of_first, row), row)
+            self.useful[row] = self.first[row] & reached
+
+    def _lowest(self, kth: Tensor, row: Tensor | slice) -> Tensor:
+        """What the canonical score of such a product is at least, (B, 1)."""
         kth = kth.double()
         # with -inf as bound the slack is infinite too, and their difference not a number: everything counts
-        reached = (kth - self.approximation.slack(kth, self.which)).nan_to_num(nan=-torch.inf)
-        self.useful = self.always | (self.valid & (self.high >= reached[:, None]))
+        return (kth - self.approximation.slack(kth, self.which[row])).nan_to_num(nan=-torch.inf)[:, None]
 
     @property
     def floor(self) -> Tensor:
@@ -56,22 +57,34 @@ class Counting:
         if row.shape[0] == 0:
             return
         rows = slice(int(row[0]), int(row[-1]) + 1)
-        # one sorted list for all rows: the row and, descending, the product in one number
-        span = 4.0 * self.approximation.reach
+        each = torch.bincount(row - rows.start)
+        longest = int(each.max())
+        if each.shape[0] * longest > _EVEN * row.shape[0]:
+            self._add_uneven(rows, row, column, product)
+            return
+        # a list for each row, sorted at once; columns of the same place go along
+        place = torch.arange(row.shape[0], device=row.device) - (each.cumsum(0) - each)[row - rows.start]
+        flat = (row - rows.start) * longest + place
+        lists = product.new_full((each.shape[0] * longest,), -torch.inf)
+        lists[flat] = product
+        columns = column.new_zeros(lists.shape[0])
+        columns[flat] = column
+        ordered, order = lists.view(-1, longest).sort(dim=1, descending=True)
+        key = ordered.double().neg_()
+        start = torch.arange(key.shape[0], device=key.device)[:, None] * longest
+        above = torch.searchsorted(key, -self.high[rows]) + start
+        until = torch.searchsorted(key, -self.low[rows], right=True) + start
+        self._add(rows, self.useful[rows], start, above, until, columns.view(-1, longest).gather(1, order).flatten())
+
+    def _add_uneven(self, rows: slice, row: Tensor, column: Tensor, product: Tensor) -> None:
+        """One sorted list for all rows, where lists of equal length would be mostly empty."""
+        span = 4.0 * self.approximation.reach  # the row and, descending, the product in one number
         key, order = torch.sort(row.double() * span - product.double())
         at = torch.arange(rows.start, rows.stop, device=row.device).double()[:, None] * span
         before = torch.searchsorted(key, at - span / 2)
         above = torch.searchsorted(key, at - self.high[rows])
         until = torch.searchsorted(key, at - self.low[rows], right=True)
         self._add(rows, self.useful[rows], before, above, until, column[order])
-
-    def add_lists(self, products: Tensor, columns: Tensor, complete: Tensor) -> None:
-        """Count the candidates of rows that are `complete` (B,), given as lists (B, k), products descending."""
-        key = products.double().neg_()
-        start = torch.arange(key.shape[0], device=key.device)[:, None] * key.shape[1]
-        above = torch.searchsorted(key, -self.high) + start
-        until = torch.searchsorted(key, -self.low, right=True) + start
-        self._add(slice(0, key.shape[0]), self.useful & complete[:, None], start, above, until, columns.flatten())
 
     def ranks(self, beyond: int) -> Tensor:
         """(B, R), `beyond` where an item is deeper than anybody asked."""
@@ -100,10 +113,15 @@ class Counting:
         owner, candidate = owner[other], candidate[other]
         if owner.shape[0] == 0:
             return
-        needed, back = torch.unique(owner, return_inverse=True)
-        query = self.which[item // self.items.shape[1]]
-        exact = self.approximation.comparison.exact
-        theirs = exact(query[needed], relevant[needed])[back]
-        own = exact(query[owner], candidate)
-        higher = (own > theirs) | ((own == theirs) & (candidate < relevant[owner]))
+        row = item // self.items.shape[1]
+        own = self.approximation.comparison.exact(self.which[row][owner], candidate)
+        theirs, error = self.score.flatten()[item], self.tiny[row]
+        higher = own > (theirs + error)[owner]
+        (close,) = ((own - theirs[owner]).abs() <= error[owner]).nonzero(as_tuple=True)
+        if close.shape[0]:
+            theirs_of, own = owner[close], own[close]
+            needed, back = torch.unique(theirs_of, return_inverse=True)
+            exact = self.approximation.comparison.exact(self.which[row][needed], relevant[needed])[back]
+            first = candidate[close] < relevant[theirs_of]
+            higher[close] = (own > exact) | ((own == exact) & first)
         self.counts.view(-1).index_add_(0, item[owner], higher.to(self.counts.dtype))

@@ -96,7 +96,8 @@ def _block(
     bound = Bound(k)
     pieces: list[tuple[Tensor, Tensor, Tensor]] = []
     for chunk in chunks(approximation, which, exclude, k, scratch):
-        floor = _floor(approximation, which, bound.update(chunk.maxima))
+        bound.update(chunk)
+        floor = _floor(approximation, which, bound.kth(k))
         pieces += chunk.candidates(floor)
         if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit * k * which.shape[0]:
             return None

@@ -15,7 +15,7 @@ from kinfold.metrics.approximation import Approximation, approximate, fastest, t
 from kinfold.metrics.comparison import Comparison
 from kinfold.metrics.counting import Counting
 from kinfold.metrics.relevance import Relevance
-from kinfold.metrics.scan import MEMORY, Bound, Chunk, Scratch, chunks, rows_at_once
+from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once, symmetric_products
 from kinfold.metrics.sorting import sorted_ranks
 
 BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
@@ -23,18 +23,16 @@ BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than 
 _CROWDED = 0.25  # share of all pairs that are candidates above which sorting is better
 _FEW = 1 << 16  # candidates that are no burden in any case
 _MANY = 256  # relevant items of one query above which sorting is better
-_LISTED = 1 << 14  # columns up to which a list of the largest is cheaper than groups
-_SHALLOW = 256  # depth up to which it is
 
 
 @dataclass(frozen=True)
 class Depth:
-    """How deep ranks must be known: down to `fixed`, to the number of relevant items plus `beside_relevant` (None: no
-    need), to the end for the first relevant item or for all of them."""
+    """How deep ranks must be known: all of them down to `fixed` and to the number of relevant items plus
+    `beside_relevant` (None: no need), that of the first relevant item down to `first`, or all of them to the end."""
 
     fixed: int = 0
     beside_relevant: int | None = None
-    first: bool = False
+    first: int = 0
     full: bool = False
 
     def __or__(self, other: "Depth") -> "Depth":
@@ -42,16 +40,15 @@ class Depth:
         return Depth(
             max(self.fixed, other.fixed),
             max(beside) if beside else None,
-            self.first or other.first,
+            max(self.first, other.first),
             self.full or other.full,
         )
 
-    def at(self, relevant: int, size: int) -> int:
-        """The depth in a block whose queries have up to `relevant` relevant items."""
-        if self.full:
-            return size
+    def at(self, relevant: int, size: int) -> tuple[int, int]:
+        """Depths for all relevant items and for the first, in a block whose queries have up to `relevant` of them."""
         beside = 0 if self.beside_relevant is None else relevant + self.beside_relevant
-        return min(size, max(1, self.fixed, beside))
+        everything = size if self.full else min(size, max(1, self.fixed, beside))
+        return everything, max(everything, min(size, self.first))
 
 
 class Ranker:
@@ -75,11 +72,13 @@ class Ranker:
             self._choices = [torch.bfloat16, torch.float32]
         self._times: dict[torch.dtype, list[float]] = {choice: [] for choice in self._choices}
         self._scratch = Scratch()
+        self._known: Tensor | None = None  # all products, where half of them give the others
 
     def blocks(self, queries: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Pieces of (queries (B,), ranks (B, R) ascending, BEYOND where deeper than asked or no item); `queries` in
         the order of `Relevance.order`."""
         counts = self.relevance.counts
+        self._know(queries.shape[0])
         start = 0
         while start < queries.shape[0]:
             rows = rows_at_once(self._approximation(self._choices[-1]), self.memory)
@@ -96,6 +95,16 @@ class Ranker:
             self._learn(dtype, (time.perf_counter() - began) / which.shape[0])
             start += which.shape[0]
             yield which, ranks
+
+    def _know(self, queries: int) -> None:
+        """Work out all products beforehand where that is half the work: a small set against itself."""
+        if 2 * queries < self.comparison.size or torch.float32 not in self._choices:
+            return
+        approximation = self._approximation(torch.float32)
+        self._known = symmetric_products(approximation, self.memory)
+        if self._known is not None:
+            self._choices = [torch.float32]
+            self._approximations[torch.float32] = approximation.symmetric
 
     def _learn(self, dtype: torch.dtype, seconds: float) -> None:
         """Try each product on two blocks, then keep the faster: the ranks are the same."""
@@ -130,32 +139,15 @@ class Ranker:
         """Ranks (B, R), or None where too much of the gallery is above the lowest item that matters."""
         approximation = self._approximation(dtype)
         at = thresholds(approximation, which, items, self.relevance.query_class[which])
-        counting = Counting(approximation, which, items, at, valid, full=self.depth.full, first=self.depth.first)
-        depth = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
-        bound, seen = Bound(depth), 0
-        for chunk in chunks(approximation, which, exclude, depth, self._scratch):
-            if not self.depth.full and chunk.whole and chunk.products.shape[1] <= _LISTED and depth <= _SHALLOW:
-                floor = self._by_list(counting, chunk, depth)
-            else:
-                if not self.depth.full:
-                    counting.reach(bound.update(chunk.maxima))
-                floor = counting.floor
-            for row, column, product in chunk.candidates(floor):
+        counting = Counting(approximation, which, items, at, valid)
+        depths = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
+        bound, seen = Bound(max(depths)), 0
+        for chunk in chunks(approximation, which, exclude, depths[0], self._scratch, self._known):
+            bound.update(chunk)
+            counting.reach(bound, *depths)
+            for row, column, product in chunk.candidates(counting.floor):
                 seen += row.shape[0]
                 if seen > _CROWDED * which.shape[0] * self.comparison.size and seen > _FEW:
                     return None
                 counting.add(row, column, product)
         return counting.ranks(BEYOND)
-
-    def _by_list(self, counting: Counting, chunk: Chunk, depth: int) -> Tensor:
-        """Count what is in a list of the largest products, a little longer than the depth; the floor (B,) for rows
-        whose list is too short, infinite for the others."""
-        length = min(chunk.products.shape[1], depth + max(16, depth // 8))
-        products, columns = chunk.products.topk(length, dim=1)
-        counting.reach(products[:, depth - 1])
-        floor = counting.floor
-        complete = (
-            products[:, -1] < floor if length < chunk.products.shape[1] else torch.ones_like(floor, dtype=torch.bool)
-        )
-        counting.add_lists(products, columns, complete)
-        return floor.masked_fill(complete, torch.inf)

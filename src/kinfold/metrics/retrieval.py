@@ -30,7 +30,7 @@ class Retrieval:
 
 def recall(k: int) -> Retrieval:
     """Whether at least one of the k nearest is relevant (the field's recall@k; a hit rate, not a set recall)."""
-    return Retrieval(Depth(k), lambda ranks, relevant, size: (ranks[:, 0] <= k).double())
+    return Retrieval(Depth(first=k), lambda ranks, relevant, size: (ranks[:, 0] <= k).double())
 
 
 def precision(k: int) -> Retrieval:
@@ -106,7 +106,9 @@ def map_at_1000_printed() -> Retrieval:
 
 def mean_reciprocal_rank() -> Retrieval:
     """1 / r_1, whatever the rank."""
-    return Retrieval(Depth(first=True), lambda ranks, relevant, size: 1.0 / ranks[:, 0].double())
+    return Retrieval(
+        Depth(first=torch.iinfo(torch.int64).max), lambda ranks, relevant, size: 1.0 / ranks[:, 0].double()
+    )
 
 
 def _precisions(ranks: Tensor, depth: Tensor) -> Tensor:

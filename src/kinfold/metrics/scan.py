@@ -15,6 +15,7 @@ MEMORY = 1 << 28  # bytes for one block of products
 _COLUMNS = 1 << 16
 _ROWS = 1024
 _GROUPS_AT_ONCE = 1 << 15
+_DENSE = 0.5  # share of groups with candidates above which a pass over all columns is cheaper
 
 
 class Chunk:
@@ -34,12 +35,30 @@ class Chunk:
     def candidates(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Pieces of (row, column, product) with product >= floor (B,), rows ascending."""
         floor = torch.nextafter(floor.float(), floor.new_tensor(-torch.inf).float())
-        row, group = (self.maxima >= floor[:, None]).nonzero(as_tuple=True)
+        hit = self.maxima >= floor[:, None]
+        if self.width == 1 or int(hit.sum()) > _DENSE * hit.numel():
+            yield from self._everywhere(floor)
+            return
+        # flat positions throughout: one index is cheaper than two
+        groups = hit.view(-1).nonzero().squeeze(1)
         segments = self.products.view(-1, self.width)
-        for rows, groups in zip(row.split(_GROUPS_AT_ONCE), group.split(_GROUPS_AT_ONCE), strict=True):
-            found = segments[rows * self.maxima.shape[1] + groups].float()
-            segment, lane = (found >= floor[rows, None]).nonzero(as_tuple=True)
-            yield rows[segment], self.start + groups[segment] * self.width + lane, found[segment, lane]
+        for part in groups.split(_GROUPS_AT_ONCE):
+            row = part // self.maxima.shape[1]
+            found = segments.index_select(0, part).float()
+            place = (found >= floor[row, None]).view(-1).nonzero().squeeze(1)
+            segment = place // self.width
+            column = (part % self.maxima.shape[1] * self.width)[segment] + place % self.width
+            yield row[segment], self.start + column, found.view(-1).index_select(0, place)
+
+    def _everywhere(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Candidates without asking the maxima: where most groups have some."""
+        columns = self.products.shape[1]
+        at_once = max(1, _GROUPS_AT_ONCE * PAD // columns)
+        for first in range(0, self.products.shape[0], at_once):
+            products = self.products[first : first + at_once]
+            place = (products >= floor[first : first + at_once, None]).view(-1).nonzero().squeeze(1)
+            found = products.view(-1).index_select(0, place).float()
+            yield first + place // columns, self.start + place % columns, found
 
 
 def rows_at_once(approximation: Approximation, memory: int = MEMORY) -> int:
@@ -61,17 +80,39 @@ class Scratch:
         return kept[: rows * columns].view(rows, columns)
 
 
+def symmetric_products(approximation: Approximation, memory: int) -> Tensor | None:
+    """All products of a set with itself, half of them worked out; None where they would not fit or are not symmetric."""
+    x, comparison = approximation.gallery, approximation.comparison
+    if not comparison.same or comparison.distance == "euclidean" or x.shape[0] ** 2 * x.element_size() > memory:
+        return None
+    found = x.new_empty(x.shape[0], x.shape[0])
+    for start in range(0, x.shape[0], _ROWS):
+        stop = min(x.shape[0], start + _ROWS)
+        torch.mm(x[start:], x[start:stop].T, out=found[start:, start:stop])
+        found[start:stop, stop:] = found[stop:, start:stop].T
+    return found
+
+
 def chunks(
-    approximation: Approximation, which: Tensor, exclude: Tensor | None, depth: int, scratch: Scratch
+    approximation: Approximation,
+    which: Tensor,
+    exclude: Tensor | None,
+    depth: int,
+    scratch: Scratch,
+    known: Tensor | None = None,
 ) -> Iterator[Chunk]:
-    """The chunks of the gallery for queries `which` (B,); `exclude` (B,) is a column that each of them leaves out."""
+    """The chunks of the gallery for queries `which` (B,); `exclude` (B,) is a column that each of them leaves out;
+    `known` are all products, where they are known."""
     queries, size = approximation.queries[which], approximation.comparison.size
     padded = approximation.gallery.shape[0]
     width = _width(min(size, _COLUMNS), depth)
     for start in range(0, padded, _COLUMNS):
         gallery = approximation.gallery[start : start + _COLUMNS]
         products = scratch.take(which.shape[0], gallery.shape[0], queries)
-        torch.mm(queries, gallery.T, out=products)
+        if known is None:
+            torch.mm(queries, gallery.T, out=products)
+        else:
+            torch.index_select(known[:, start : start + _COLUMNS], 0, which, out=products)
         if start + gallery.shape[0] > size:
             products[:, size - start :] = -torch.inf
         if exclude is not None:
@@ -93,24 +134,30 @@ def _maxima(products: Tensor, width: int) -> Tensor:
 
 
 class Bound:
-    """A lower bound for the depth-th largest product of each row: the depth-th largest of the maxima seen so far."""
+    """Lower bounds for the k-th largest product of each row, k up to `depth`: the k-th largest of the maxima so far."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self._kept: Tensor | None = None
 
-    def update(self, maxima: Tensor) -> Tensor:
-        """(B,) after these maxima too; -inf while there are fewer than depth."""
-        seen = maxima if self._kept is None else torch.cat([self._kept, maxima], dim=1)
-        if seen.shape[1] <= self.depth:
-            self._kept = seen
-            full = seen.shape[1] == self.depth
-            return seen.amin(dim=1) if full else seen.new_full((seen.shape[0],), -torch.inf)
-        if self._kept is None and seen.shape[1] < 2 * _COLUMNS:
-            self._kept = seen  # one pass is enough where there is one chunk only
-            return seen.kthvalue(seen.shape[1] - self.depth + 1, dim=1).values
-        self._kept = seen.topk(self.depth, dim=1, sorted=True).values
-        return self._kept[:, -1]
+    def update(self, chunk: Chunk) -> None:
+        """Take another chunk into account."""
+        if chunk.whole:
+            self._kept = chunk.maxima
+            return
+        seen = chunk.maxima if self._kept is None else torch.cat([self._kept, chunk.maxima], dim=1)
+        self._kept = seen.topk(min(self.depth, seen.shape[1]), dim=1).values
+
+    def kth(self, depth: int, rows: Tensor | slice = slice(None)) -> Tensor:
+        """A product that at least `depth` products of a row reach, (B,); -inf where that many groups were not seen."""
+        assert self._kept is not None
+        return _kth(self._kept[rows], depth)
+
+
+def _kth(values: Tensor, k: int) -> Tensor:
+    if k > values.shape[1]:
+        return values.new_full((values.shape[0],), -torch.inf)
+    return values.kthvalue(values.shape[1] - k + 1, dim=1).values
 
 
 def _width(columns: int, depth: int) -> int:
