@@ -32,14 +32,14 @@ FIRST = ["recall@1", "recall@10", "recall@100", "precision@1", "r-precision", "m
 Work = Callable[[], object]
 
 
-def data(rows: int, dim: int, classes: int, noise: float = 1.9) -> tuple[torch.Tensor, np.ndarray[Any, Any]]:
+def data(rows: int, dim: int, classes: int, noise: float = 1.45) -> tuple[torch.Tensor, np.ndarray[Any, Any]]:
     """Unit embeddings of classes of at least two items, as hard as a trained net leaves them: recall@1 about 0.7."""
     rng = np.random.default_rng(0)
     labels = np.concatenate([np.repeat(np.arange(classes), 2), rng.integers(0, classes, rows - 2 * classes)])
     rng.shuffle(labels)
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(classes, dim, generator=generator)
-    spread = noise * (dim / 128) ** 0.25
+    spread = noise * (dim / 128) ** 0.42
     x = centres[torch.from_numpy(labels)] + spread * torch.randn(rows, dim, generator=generator)
     return torch.nn.functional.normalize(x), labels
 

@@ -41,7 +41,7 @@ def test_golden_values():
 )
 def test_worked_examples_with_ten_relevant_items(hits, r_precision, map_at_r):
     """The query at the origin, ten relevant items of which some are at the given ranks and the rest far away."""
-    places = [rank for rank in range(1, 11)]
+    places = list(range(1, 11))
     kin = [r for r in places if r in hits] + [100.0 + i for i in range(10 - len(list(hits)))]
     others = [r for r in places if r not in hits] + [50.0]
     gallery = torch.tensor([[float(p), 0.0] for p in kin + others])

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from tests.metrics.brute_force import rankings, retrieval
-from tests.metrics.spaces import KINDS, RETRIEVAL, make
 
 import kinfold
 from kinfold.metrics import counting, scan
@@ -12,6 +10,8 @@ from kinfold.metrics.approximation import full_products
 from kinfold.metrics.comparison import compare
 from kinfold.metrics.ranks import BEYOND, Depth, Ranker
 from kinfold.metrics.relevance import relevance
+from tests.metrics.brute_force import rankings, retrieval
+from tests.metrics.spaces import KINDS, RETRIEVAL, make
 
 PATHS = ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "bfloat16 uneven", "sorting"]
 DISTANCES = ["cosine", "dot", "euclidean"]

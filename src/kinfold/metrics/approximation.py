@@ -95,20 +95,20 @@ def _fastest(device: str, threads: int) -> torch.dtype:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(256, 128, generator=generator).to(device)
     y = torch.randn(4096, 128, generator=generator).to(device)
-    half = [x.bfloat16(), y.bfloat16()]
+    half = (x.bfloat16(), y.bfloat16())
     exact = half[0].double() @ half[1].double().T
     off = (half[0] @ half[1].T).double() - exact
-    allowed = exact.abs() * torch.finfo(torch.bfloat16).eps / 2 * 1.01 + 128 * 2.0**-23 * 300.0
-    if bool((off.abs() > allowed).any()):
+    lengths = torch.linalg.vector_norm(x, dim=1)[:, None] * torch.linalg.vector_norm(y, dim=1)
+    if bool((off.abs() > 1.01 * 2.0**-8 * exact.abs() + 136 * 2.0**-24 * 1.02 * lengths).any()):
         return torch.float32
-    times = {torch.float32: [1e9], torch.bfloat16: [1e9]}
-    for _ in range(3):
-        for dtype, left, right in ((torch.float32, x, y), (torch.bfloat16, *half)):
-            start = time.perf_counter()
-            left @ right.T
-            if device == "cuda":
-                torch.cuda.synchronize()
-            times[dtype].append(time.perf_counter() - start)
+    operands = {torch.float32: (x, y), torch.bfloat16: half}
+    times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in operands}
+    for dtype, (left, right) in [*operands.items()] * 4:
+        start = time.perf_counter()
+        left @ right.T
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times[dtype].append(time.perf_counter() - start)
     return torch.bfloat16 if min(times[torch.bfloat16]) < 0.7 * min(times[torch.float32]) else torch.float32
 
 

@@ -39,14 +39,13 @@ def k_means(rows: Tensor, clusters: int, *, steps: int = 20, seed: int = 0, shar
     moved = torch.ones(clusters, dtype=torch.bool, device=rows.device)
     lengths = rows.square().sum(dim=1)
     taken, settled = 0, False
-    for taken in range(1, steps + 1):
+    while taken < steps and not settled:
+        taken += 1
         before = label.clone()
         _assign(rows, centres, moved, mine, label, score)
         shard.merge(label, mine)
         shard.merge(score, mine)
-        if bool((label == before).all()):
-            settled = True
-            break
+        settled = bool((label == before).all())
         fresh = _means(rows, label, centres, lengths - 2.0 * score)
         moved = (fresh != centres).any(dim=1)
         centres = fresh
@@ -66,7 +65,7 @@ def _nearest(
     rows: Tensor, centres: Tensor, names: Tensor, which: Tensor, label: Tensor, score: Tensor, replace: bool
 ) -> None:
     half = centres.square().sum(dim=1).mul_(-0.5)
-    for part in which.split(max(16, _SCORES_AT_ONCE // centres.shape[0])):
+    for part in torch.split(which, max(16, _SCORES_AT_ONCE // centres.shape[0])):
         best, place = torch.addmm(half, rows[part], centres.T).max(dim=1)
         name = names[place]
         # between equals the smaller name

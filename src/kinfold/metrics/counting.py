@@ -4,11 +4,16 @@ A product that is farther from the threshold of an item than its error is on a k
 by canonical scores.
 """
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from kinfold.metrics.approximation import Approximation
 from kinfold.metrics.scan import Bound
+
+Columns: TypeAlias = Callable[[Tensor], Tensor]
 
 _PAIRS_AT_ONCE = 1 << 21
 _EVEN = 4  # lists of equal length may be this many times as long as needed
@@ -62,19 +67,20 @@ class Counting:
         if each.shape[0] * longest > _EVEN * row.shape[0]:
             self._add_uneven(rows, row, column, product)
             return
-        # a list for each row, sorted at once; columns of the same place go along
-        place = torch.arange(row.shape[0], device=row.device) - (each.cumsum(0) - each)[row - rows.start]
-        flat = (row - rows.start) * longest + place
-        lists = product.new_full((each.shape[0] * longest,), -torch.inf)
-        lists[flat] = product
-        columns = column.new_zeros(lists.shape[0])
-        columns[flat] = column
-        ordered, order = lists.view(-1, longest).sort(dim=1, descending=True)
-        key = ordered.double().neg_()
+        # a list for each row, all sorted at once; which column stands at a place is asked for few of them
+        first = each.cumsum(0) - each
+        lists = product.new_full((each.shape[0], longest), -torch.inf)
+        lists.masked_scatter_(torch.arange(longest, device=row.device) < each[:, None], product)
+        ordered, order = lists.sort(dim=1, descending=True)
+        key, places = ordered.double().neg_(), order.view(-1)
         start = torch.arange(key.shape[0], device=key.device)[:, None] * longest
         above = torch.searchsorted(key, -self.high[rows]) + start
         until = torch.searchsorted(key, -self.low[rows], right=True) + start
-        self._add(rows, self.useful[rows], start, above, until, columns.view(-1, longest).gather(1, order).flatten())
+
+        def columns(at: Tensor) -> Tensor:
+            return column[first[at // longest] + places[at]]
+
+        self._add(rows, self.useful[rows], start, above, until, columns)
 
     def _add_uneven(self, rows: slice, row: Tensor, column: Tensor, product: Tensor) -> None:
         """One sorted list for all rows, where lists of equal length would be mostly empty."""
@@ -84,14 +90,15 @@ class Counting:
         before = torch.searchsorted(key, at - span / 2)
         above = torch.searchsorted(key, at - self.high[rows])
         until = torch.searchsorted(key, at - self.low[rows], right=True)
-        self._add(rows, self.useful[rows], before, above, until, column[order])
+        self._add(rows, self.useful[rows], before, above, until, lambda at: column[order[at]])
 
     def ranks(self, beyond: int) -> Tensor:
         """(B, R), `beyond` where an item is deeper than anybody asked."""
         return torch.where(self.useful, self.counts + 1, beyond)
 
-    def _add(self, rows: slice, useful: Tensor, before: Tensor, above: Tensor, until: Tensor, columns: Tensor) -> None:
-        """Candidates [before, above) of the sorted list `columns` are above an item, [above, until) may be."""
+    def _add(self, rows: slice, useful: Tensor, before: Tensor, above: Tensor, until: Tensor, columns: Columns) -> None:
+        """Candidates [before, above) of the sorted list are above an item, [above, until) may be; `columns` tells which
+        gallery row stands at a place of the list."""
         self.counts[rows] += torch.where(useful, above - before, 0)
         unsure = torch.where(useful, until - above, 0).flatten()
         (item,) = (unsure > 0).nonzero(as_tuple=True)
@@ -101,14 +108,14 @@ class Counting:
         piece = (sizes.cumsum(0) - sizes) // _PAIRS_AT_ONCE
         lengths = torch.unique_consecutive(piece, return_counts=True)[1].tolist()
         offset = rows.start * self.items.shape[1]
-        for part in zip(item.split(lengths), sizes.split(lengths), above.split(lengths), strict=True):
-            self._decide(offset + part[0], part[1], part[2], columns)
+        for some, size, at in zip(*(torch.split(part, lengths) for part in (item, sizes, above)), strict=True):
+            self._decide(offset + some, size, at, columns)
 
-    def _decide(self, item: Tensor, sizes: Tensor, above: Tensor, columns: Tensor) -> None:
+    def _decide(self, item: Tensor, sizes: Tensor, above: Tensor, columns: Columns) -> None:
         """Compare `sizes` candidates from `above` on with each item (flat index) by canonical scores."""
         owner = torch.arange(item.shape[0], device=item.device).repeat_interleave(sizes)
         step = torch.arange(owner.shape[0], device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
-        candidate, relevant = columns[above[owner] + step], self.items.flatten()[item]
+        candidate, relevant = columns(above[owner] + step), self.items.flatten()[item]
         other = candidate != relevant[owner]  # an item is not above itself
         owner, candidate = owner[other], candidate[other]
         if owner.shape[0] == 0:

@@ -52,8 +52,11 @@ class Evaluation:
         counted = ~values.isnan()
         sums = values.new_zeros(len(self.classes)).index_add_(0, self.query_class[counted], values[counted])
         counts = torch.bincount(self.query_class[counted], minlength=len(self.classes))
-        rows = zip(self.classes, sums.tolist(), counts.tolist(), strict=True)
-        return {name: total / count for name, total, count in rows if count}
+        means: dict[int | str, float] = {}
+        for place, label in enumerate(self.classes):
+            if counts[place]:
+                means[label] = float(sums[place] / counts[place])
+        return means
 
 
 def evaluate(

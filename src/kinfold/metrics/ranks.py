@@ -21,6 +21,7 @@ from kinfold.metrics.sorting import sorted_ranks
 BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
 
 _CROWDED = 0.25  # share of all pairs that are candidates above which sorting is better
+_ROWS_AT_ONCE = 1024
 _FEW = 1 << 16  # candidates that are no burden in any case
 _MANY = 256  # relevant items of one query above which sorting is better
 
@@ -73,12 +74,14 @@ class Ranker:
         self._times: dict[torch.dtype, list[float]] = {choice: [] for choice in self._choices}
         self._scratch = Scratch()
         self._known: Tensor | None = None  # all products, where half of them give the others
+        self._thresholds: Tensor | None = None  # of all queries, then
 
     def blocks(self, queries: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Pieces of (queries (B,), ranks (B, R) ascending, BEYOND where deeper than asked or no item); `queries` in
         the order of `Relevance.order`."""
         counts = self.relevance.counts
-        self._know(queries.shape[0])
+        if self._know(queries):
+            queries = queries.sort().values  # rows of known products need not be gathered where they follow each other
         start = 0
         while start < queries.shape[0]:
             rows = rows_at_once(self._approximation(self._choices[-1]), self.memory)
@@ -96,15 +99,31 @@ class Ranker:
             start += which.shape[0]
             yield which, ranks
 
-    def _know(self, queries: int) -> None:
+    def _know(self, queries: Tensor) -> bool:
         """Work out all products beforehand where that is half the work: a small set against itself."""
-        if 2 * queries < self.comparison.size or torch.float32 not in self._choices:
-            return
+        size = self.comparison.size
+        widest = int(self.relevance.size.max())
+        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or widest > _MANY:
+            return False
         approximation = self._approximation(torch.float32)
         self._known = symmetric_products(approximation, self.memory)
-        if self._known is not None:
-            self._choices = [torch.float32]
-            self._approximations[torch.float32] = approximation.symmetric
+        if self._known is None:
+            return False
+        self._choices = [torch.float32]
+        self._approximations[torch.float32] = approximation.symmetric
+        # thresholds need classes together, rows of products need not
+        table = queries.new_zeros(size, widest, dtype=torch.float64)
+        for which in torch.split(queries, _ROWS_AT_ONCE):
+            found = self._at(which, self.relevance.of(which)[0], approximation)
+            table[which, : found.shape[1]] = found
+        self._thresholds = table
+        return True
+
+    def _at(self, which: Tensor, items: Tensor, approximation: Approximation) -> Tensor:
+        """Where the items stand among the products, (B, R) float64."""
+        if self._thresholds is not None:
+            return self._thresholds[which, : items.shape[1]]
+        return thresholds(approximation, which, items, self.relevance.query_class[which])
 
     def _learn(self, dtype: torch.dtype, seconds: float) -> None:
         """Try each product on two blocks, then keep the faster: the ranks are the same."""
@@ -138,7 +157,7 @@ class Ranker:
     ) -> Tensor | None:
         """Ranks (B, R), or None where too much of the gallery is above the lowest item that matters."""
         approximation = self._approximation(dtype)
-        at = thresholds(approximation, which, items, self.relevance.query_class[which])
+        at = self._at(which, items, approximation)
         counting = Counting(approximation, which, items, at, valid)
         depths = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
         bound, seen = Bound(max(depths)), 0

@@ -42,12 +42,12 @@ class Chunk:
         # flat positions throughout: one index is cheaper than two
         groups = hit.view(-1).nonzero().squeeze(1)
         segments = self.products.view(-1, self.width)
-        for part in groups.split(_GROUPS_AT_ONCE):
+        for part in torch.split(groups, _GROUPS_AT_ONCE):
             row = part // self.maxima.shape[1]
             found = segments.index_select(0, part).float()
             place = (found >= floor[row, None]).view(-1).nonzero().squeeze(1)
-            segment = place // self.width
-            column = (part % self.maxima.shape[1] * self.width)[segment] + place % self.width
+            segment = place >> self.width.bit_length() - 1  # a width is a power of two
+            column = (part % self.maxima.shape[1] * self.width)[segment] + (place & self.width - 1)
             yield row[segment], self.start + column, found.view(-1).index_select(0, place)
 
     def _everywhere(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -83,13 +83,16 @@ class Scratch:
 def symmetric_products(approximation: Approximation, memory: int) -> Tensor | None:
     """All products of a set with itself, half of them worked out; None where they would not fit or are not symmetric."""
     x, comparison = approximation.gallery, approximation.comparison
-    if not comparison.same or comparison.distance == "euclidean" or x.shape[0] ** 2 * x.element_size() > memory:
+    fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
+    if not comparison.same or comparison.distance == "euclidean" or not fits:
         return None
     found = x.new_empty(x.shape[0], x.shape[0])
     for start in range(0, x.shape[0], _ROWS):
         stop = min(x.shape[0], start + _ROWS)
-        torch.mm(x[start:], x[start:stop].T, out=found[start:, start:stop])
-        found[start:stop, stop:] = found[stop:, start:stop].T
+        torch.mm(x[start:stop], x[start:].T, out=found[start:stop, start:])
+        for below in range(stop, x.shape[0], _ROWS):
+            # transposed through a piece of memory of its own, which is faster than from place to place
+            found[below : below + _ROWS, start:stop] = found[start:stop, below : below + _ROWS].T.contiguous()
     return found
 
 
@@ -108,17 +111,24 @@ def chunks(
     width = _width(min(size, _COLUMNS), depth)
     for start in range(0, padded, _COLUMNS):
         gallery = approximation.gallery[start : start + _COLUMNS]
-        products = scratch.take(which.shape[0], gallery.shape[0], queries)
-        if known is None:
-            torch.mm(queries, gallery.T, out=products)
+        if known is not None and _consecutive(which):
+            products = known[int(which[0]) : int(which[-1]) + 1]
         else:
-            torch.index_select(known[:, start : start + _COLUMNS], 0, which, out=products)
+            products = scratch.take(which.shape[0], gallery.shape[0], queries)
+            if known is None:
+                torch.mm(queries, gallery.T, out=products)
+            else:
+                torch.index_select(known, 0, which, out=products)
         if start + gallery.shape[0] > size:
             products[:, size - start :] = -torch.inf
         if exclude is not None:
             (row,) = ((exclude >= start) & (exclude < start + gallery.shape[0])).nonzero(as_tuple=True)
             products[row, exclude[row] - start] = -torch.inf
         yield Chunk(start, products, width, padded <= _COLUMNS)
+
+
+def _consecutive(which: Tensor) -> bool:
+    return int(which[-1]) - int(which[0]) == which.shape[0] - 1 and bool((which.diff() == 1).all())
 
 
 def _maxima(products: Tensor, width: int) -> Tensor:

@@ -19,13 +19,15 @@ def spectrum(embeddings: Tensor) -> Tensor:
     """Singular values (min(N, d),) of the embeddings, not centred, largest first, float64."""
     rows, d = embeddings.shape
     if rows <= 4 * d:
-        return torch.linalg.svdvals(embeddings.double())
+        few: Tensor = torch.linalg.svdvals(embeddings.double())
+        return few
     # R of a QR decomposition has the singular values of the whole, and is put together from blocks
     upper = embeddings.new_zeros(0, d, dtype=torch.float64)
     for start in range(0, rows, _ROWS_AT_ONCE):
         block = torch.cat([upper, embeddings[start : start + _ROWS_AT_ONCE].double()])
         upper = torch.linalg.qr(block, mode="r").R
-    return torch.linalg.svdvals(upper)
+    found: Tensor = torch.linalg.svdvals(upper)
+    return found
 
 
 def class_spectrum(embeddings: Tensor, labels: Tensor, values: int = 35) -> Tensor:
@@ -35,7 +37,7 @@ def class_spectrum(embeddings: Tensor, labels: Tensor, values: int = 35) -> Tens
     classes = 0
     order = torch.argsort(labels, stable=True)
     sizes = torch.unique(labels, return_counts=True)[1]
-    for members in order.split(sizes.tolist()):
+    for members in torch.split(order, sizes.tolist()):
         if members.shape[0] > 1:
             found = torch.linalg.svdvals(embeddings[members].double())[:values]
             total[: found.shape[0]] += found
@@ -118,7 +120,8 @@ def density(embeddings: Tensor, labels: Tensor) -> float:
 
 
 def _codes(labels: Tensor) -> Tensor:
-    return torch.unique(labels, return_inverse=True)[1]
+    codes: Tensor = torch.unique(labels, return_inverse=True)[1]
+    return codes
 
 
 def _class_sums(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

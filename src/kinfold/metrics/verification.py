@@ -98,7 +98,7 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
         nothing = torch.zeros(0, dtype=torch.float64, device=comparison.gallery.device)
         return Curve(nothing, nothing, nothing, nothing, 0.0, float(pairs), True, 0.0)
     exact = positives <= most
-    edges = _positive_scores(comparison, relevance, shard) if exact else _bins(comparison)
+    edges = _positive_scores(comparison, relevance) if exact else _bins(comparison)
     codes = _codes(relevance)
     # in float32, where searching costs half; edge m is +inf so that nothing falls off
     values = torch.cat([edges, edges.new_full((1,), torch.inf)])
@@ -139,21 +139,19 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
     )
 
 
-def _positive_scores(comparison: Comparison, relevance: Relevance, shard: Shard) -> Tensor:
+def _positive_scores(comparison: Comparison, relevance: Relevance) -> Tensor:
     """Distinct scores of positive pairs, ascending, float32."""
     found = []
     order = relevance.order()
-    for which in order.split(_BLOCK):
-        kinds, run, length = torch.unique_consecutive(
-            relevance.query_class[which], return_inverse=True, return_counts=True
-        )
-        del run
-        for kind, part in zip(kinds.tolist(), which.split(length.tolist()), strict=True):
+    for which in torch.split(order, _BLOCK):
+        kinds, length = torch.unique_consecutive(relevance.query_class[which], return_counts=True)
+        for kind, part in zip(kinds.tolist(), torch.split(which, length.tolist()), strict=True):
             start, size = int(relevance.start[kind]), int(relevance.size[kind])
             members = relevance.members[start : start + size]
             scores = _scores(comparison, comparison.queries[part], comparison.gallery[members])
             found.append(scores[members > part[:, None]] if comparison.same else scores.flatten())
-    return torch.unique(torch.cat(found))
+    distinct: Tensor = torch.unique(torch.cat(found))
+    return distinct
 
 
 def _bins(comparison: Comparison) -> Tensor:
