@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 # small tensors gain nothing from many threads, and parallel tests lose by them
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all lint docs bench bench-evaluate clean
 
 demo: $(VENV)/core
 	$(BIN)/python -m kinfold.demo
@@ -27,6 +27,9 @@ docs: $(VENV)/docs
 
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks.losses
+
+bench-evaluate: $(VENV)/test
+	$(BIN)/python -m benchmarks.evaluate
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -81,7 +81,7 @@ class Scratch:
 
 
 def symmetric_products(approximation: Approximation, memory: int) -> Tensor | None:
-    """All products of a set with itself, half of them worked out; None where they would not fit or are not symmetric."""
+    """All products of a set with itself, half of them worked out; None where that does not fit, or they differ."""
     x, comparison = approximation.gallery, approximation.comparison
     fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
     if not comparison.same or comparison.distance == "euclidean" or not fits:

@@ -1,0 +1,155 @@
+"""The command as a user types it, in a process of its own or through its entry function."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinfold
+from kinfold.cli.main import main
+from tests.metrics.spaces import make
+
+
+@pytest.fixture
+def file(tmp_path):
+    x, labels = make("clustered")
+    split = np.where(np.arange(260) < 200, "train", "test")
+    path = tmp_path / "embeddings.npz"
+    np.savez(path, embeddings=x.numpy(), labels=labels, split=split, coarse=labels // 5)
+    return path
+
+
+def run(capsys, monkeypatch, *arguments):
+    """(exit code, output, errors)"""
+    monkeypatch.setattr(sys, "argv", ["kinfold", *map(str, arguments)])
+    code = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code or 0
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_json_is_what_the_library_says(file, capsys, monkeypatch):
+    names = ["recall@1", "map@r", "nmi", "nmi-coarse"]
+    code, out, _ = run(
+        capsys, monkeypatch, "evaluate", file, "--metrics", ",".join(names), "--coarse-key", "coarse", "--json"
+    )
+    x, labels = make("clustered")
+    assert code == 0
+    found = json.loads(out)
+    assert found["metrics"] == kinfold.metrics.evaluate(x, labels, metrics=names, coarse_labels=labels // 5)
+    assert (found["queries"], found["gallery"], found["distance"]) == (260, 260, "cosine")
+
+
+def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
+    code, out, _ = run(
+        capsys, monkeypatch, "evaluate", file, "-m", "recall@1", "--intervals", "classes", "--per-class", "map@r"
+    )
+    assert code == 0
+    found = kinfold.metrics.evaluate(*make("clustered"), metrics=["recall@1", "map@r"])
+    assert f"{found['recall@1']:.4f}" in out
+    assert "95 % interval" in out
+    assert "map@r by class" in out
+    assert "260 queries, 20 classes, cosine" in out
+
+
+def test_gallery_and_condition(file, tmp_path, capsys, monkeypatch):
+    x, labels = make("clustered")
+    other = tmp_path / "gallery.npz"
+    np.savez(other, feat=x[60:].numpy(), cls=labels[60:])
+    queries = tmp_path / "queries.npz"
+    np.savez(queries, feat=x[:60].numpy().astype(np.float16), cls=labels[:60])
+    code, out, _ = run(
+        capsys, monkeypatch, "evaluate", queries, "--gallery", other, "--distance", "euclidean", "--json"
+    )
+    assert code == 0
+    wanted = kinfold.metrics.evaluate(x[:60].half(), labels[:60], x[60:], labels[60:], distance="euclidean")
+    assert json.loads(out)["metrics"] == wanted
+    code, out, _ = run(capsys, monkeypatch, "evaluate", file, "--where", "split=test", "--json")
+    assert json.loads(out)["metrics"] == kinfold.metrics.evaluate(x[200:], labels[200:])
+
+
+def test_undefined_is_null(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "alone.npz"
+    np.savez(path, embeddings=np.eye(3), labels=["a", "b", "c"])
+    code, out, _ = run(capsys, monkeypatch, "evaluate", path, "-m", "recall@1", "--json")
+    assert code == 0
+    assert json.loads(out)["metrics"] == {"recall@1": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["nothing.npz"], "there is no file nothing.npz"),
+        (["FILE", "-m", "recal@1"], "did you mean 'recall@1'"),
+        (["FILE", "--distance", "cos"], "cosine, dot, euclidean"),
+        (["FILE", "--labels-key", "lables"], "did you mean 'labels'"),
+        (["FILE", "--where", "split"], "name=value"),
+        (["FILE", "--where", "split=dev"], "one of test, train"),
+        (["FILE", "--intervals", "rows"], "'queries' or 'classes'"),
+        (["FILE", "--per-class", "nmi"], "no value for each query"),
+        (["FILE", "-m", "nmi-coarse"], "coarse_labels"),
+    ],
+)
+def test_mistakes_end_with_code_two_and_a_way_out(arguments, hint, file, capsys, monkeypatch):
+    given = [str(file) if argument == "FILE" else argument for argument in arguments]
+    code, out, errors = run(capsys, monkeypatch, "evaluate", *given)
+    assert code == 2
+    assert hint in errors
+    assert "Traceback" not in errors
+    assert out == ""
+
+
+def test_unreadable_files(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "broken.npz"
+    path.write_bytes(b"PK not an archive")
+    assert "not an .npz file" in run(capsys, monkeypatch, "evaluate", path)[2]
+    np.save(tmp_path / "one.npy", np.eye(3))
+    assert "holds one array only" in run(capsys, monkeypatch, "evaluate", tmp_path / "one.npy")[2]
+    np.savez(path, embeddings=np.eye(3), labels=np.array([{}, {}, {}], dtype=object))
+    assert "holds Python objects" in run(capsys, monkeypatch, "evaluate", path)[2]
+    np.savez(path, a=np.eye(3))
+    assert "no array of embeddings among a" in run(capsys, monkeypatch, "evaluate", path)[2]
+    np.savez(path, embeddings=np.eye(3), labels=[1, 2])
+    assert "3 embeddings but 2 labels" in run(capsys, monkeypatch, "evaluate", path)[2]
+
+
+def test_help_and_version_in_a_process_of_its_own():
+    environment = {**os.environ, "COLUMNS": "100"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kinfold", "evaluate", "--help"], capture_output=True, text=True, env=environment
+    )
+    assert shown.returncode == 0
+    assert "kinfold evaluate test.npz --metrics recall@1,map@r,nmi" in shown.stdout
+    version = subprocess.run([sys.executable, "-m", "kinfold", "--version"], capture_output=True, text=True)
+    assert version.stdout == f"kinfold {kinfold.__version__}\n"
+
+
+def test_list(capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, "list", "metrics")
+    assert code == 0
+    assert out.split() == kinfold.list("metrics")
+    code, out, _ = run(capsys, monkeypatch, "list", "--json")
+    assert json.loads(out)["miners"] == kinfold.list("miners")
+    code, _, errors = run(capsys, monkeypatch, "list", "metric")
+    assert code == 2
+    assert "did you mean 'metrics'" in errors
+
+
+def test_real_features_of_photographs(capsys, monkeypatch):
+    """Untrained features of CUB-200-2011, test classes: a figure that was measured before with other code."""
+    folder = os.environ.get("KINFOLD_TEST_DATA")
+    path = Path(folder or "nowhere") / "cub200_2011_efflite0.npz"
+    if not path.exists():
+        pytest.skip("KINFOLD_TEST_DATA does not point to a folder with cub200_2011_efflite0.npz")
+    code, out, _ = run(capsys, monkeypatch, "evaluate", path, "--where", "split=test", "--json")
+    assert code == 0
+    found = json.loads(out)["metrics"]
+    expected = {"recall@1": 0.5773, "recall@2": 0.7039, "recall@4": 0.8114, "recall@8": 0.8854}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2e-4)
