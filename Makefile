@@ -6,6 +6,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 # small tensors gain nothing from many threads, and parallel tests lose by them
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# real data for the tests that use it; they skip where there is none
+export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
+
 .PHONY: demo test test-all lint docs bench bench-evaluate clean
 
 demo: $(VENV)/core

@@ -1,6 +1,7 @@
-"""Write the measured costs into the documentation: the table of all losses, and a line on the page of each.
+"""Write measured costs into the documentation: of all losses, on the page of each, and of evaluation.
 
 python -m benchmarks.docs results/bench_losses.json
+python -m benchmarks.docs results/bench_evaluate.json
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
-from benchmarks import dro_runtime
+from benchmarks import dro_runtime, evaluate
 from benchmarks.losses import VARIANTS, table
 
 COST = """# Cost
@@ -50,14 +51,16 @@ def main(source: Path) -> None:
     if "runtime" in data:
         runtime = dro_runtime.table({name: {int(b): r for b, r in of.items()} for name, of in data["runtime"].items()})
         _fill(DOCS.parent / "dro.md", "runtime", runtime)
+    versions = ", ".join(f"{key} {value}" for key, value in data["about"].items())
+    if "large" in data:
+        _fill(DOCS.parent / "evaluation.md", "evaluation", f"{evaluate.tables(data)}\n\nMeasured with {versions}.")
     if "results" not in data:
         return
-    about, results = data["about"], data["results"]
+    results = data["results"]
     for name in kinfold.list("losses"):
         page = DOCS / f"{name}.md"
         if page.exists():
             _fill(page, "cost", cost_of(name, results))
-    versions = ", ".join(f"{key} {value}" for key, value in about.items())
     (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
 
 

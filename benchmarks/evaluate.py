@@ -157,6 +157,14 @@ def large_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(head + lines)
 
 
+def tables(data: dict[str, Any]) -> str:
+    """All of it, as the documentation shows it."""
+    found = [table("{:,} x {}, {:,} classes".format(*SIZES[size][:3]), rows) for size, rows in data["sizes"].items()]
+    if data["large"]:
+        found.append(f"{QUERIES:,} queries against a gallery:\n\n" + large_table(data["large"]))
+    return "\n\n".join(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", default=[*SIZES, "large"], help=f"which of {', '.join(SIZES)}, large")

@@ -39,3 +39,10 @@ def test_every_loss_has_a_page_with_its_measured_cost():
         cost = re.search(r"<!-- cost -->(.*)<!-- /cost -->", page, flags=re.DOTALL)
         assert cost
         assert f"| {name} |" in cost[1], f"python -m benchmarks.docs fills the cost of {name}"
+
+
+def test_every_metric_is_defined_in_the_documentation():
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    for name in kinfold.list("metrics"):
+        assert f"`{name}`" in page, name
+    assert "| float32 product alone (the floor) |" in page, "python -m benchmarks.docs fills the cost"
