@@ -137,3 +137,12 @@ def test_approximate_search_by_faiss():
         exact_values, exact = function(x, k=5, distance=distance)
         assert (indices == exact).float().mean() > 0.95
         torch.testing.assert_close(values[indices == exact], exact_values[indices == exact])
+
+
+@pytest.mark.parametrize("kind", ["identical", "collapsed", "tied"])
+def test_many_candidates_are_taken_in_smaller_blocks(kind):
+    x, _ = make(kind, n=300)
+    comparison = compare(x, None, "cosine")
+    with full_products(x.device):
+        _, indices = _neighbors(comparison, 5, torch.arange(300), 1 << 17, torch.float32)
+    assert torch.equal(indices, expected(x.numpy(), None, "cosine", 5))

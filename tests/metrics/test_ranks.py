@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.metrics import counting, scan
+from kinfold.metrics import approximation, counting, scan
 from kinfold.metrics import ranks as ranks_module
 from kinfold.metrics.approximation import full_products
-from kinfold.metrics.comparison import compare
+from kinfold.metrics.comparison import Comparison, compare
 from kinfold.metrics.ranks import BEYOND, Depth, Ranker
 from kinfold.metrics.relevance import relevance
 from tests.metrics.brute_force import rankings, retrieval
@@ -124,3 +124,30 @@ def test_canonical_scores_do_not_depend_on_place():
             first = {}
             for row, value in zip(map(tuple, x.tolist()), together.tolist(), strict=True):
                 assert first.setdefault(row, value) == value
+
+
+@pytest.mark.parametrize("kind", ["identical", "duplicated", "tied", "zeros"])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_only_runs_of_different_rows_are_looked_at(kind, distance, monkeypatch):
+    """Equal rows tie without any score being worked out."""
+    monkeypatch.setattr(ranks_module, "_MANY", 0)
+    x, labels = make(kind)
+    asked = []
+    original = Comparison.exact
+    monkeypatch.setattr(Comparison, "exact", lambda self, i, j: asked.append(len(i)) or original(self, i, j))
+    agree(
+        kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL, distance=distance),
+        retrieval(x.numpy(), labels, distance=distance),
+    )
+    if kind == "identical":
+        assert sum(asked) == 0
+
+
+def test_thresholds_in_pieces(monkeypatch):
+    monkeypatch.setattr(approximation, "_THRESHOLD_ENTRIES", 500)
+    x, labels = make("clustered")
+    for distance in DISTANCES:
+        found = kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL, distance=distance)
+        agree(found, retrieval(x.numpy(), labels, distance=distance))
+        found = kinfold.metrics.evaluate(x[:90], labels[:90], x[90:], labels[90:], metrics=RETRIEVAL, distance=distance)
+        agree(found, retrieval(x[:90].numpy(), labels[:90], x[90:].numpy(), labels[90:], distance))

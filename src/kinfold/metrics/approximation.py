@@ -21,6 +21,7 @@ from torch import Tensor
 from kinfold.metrics.comparison import Comparison
 
 _ROWS_AT_ONCE = 1 << 15
+_THRESHOLD_ENTRIES = 1 << 23  # float64 numbers of rows that are gathered for thresholds
 PAD = 64  # the gallery is padded to a multiple of this, so that columns fall into groups
 
 
@@ -178,10 +179,23 @@ def thresholds(approximation: Approximation, which: Tensor, items: Tensor, runs:
 
     runs: (B,) ascending; queries of one run share their row of items, and one product serves them all.
     """
+    _, length = torch.unique_consecutive(runs, return_counts=True)
+    entries = (items.shape[1] + int(length.max())) * approximation.comparison.gallery.shape[1]
+    runs_at_once = max(1, _THRESHOLD_ENTRIES // entries)
+    found, first = [], 0
+    for part in torch.split(length, runs_at_once):
+        rows = slice(first, first + int(part.sum()))
+        found.append(_thresholds(approximation, which[rows], items[rows], part))
+        first = rows.stop
+    return torch.cat(found)
+
+
+def _thresholds(approximation: Approximation, which: Tensor, items: Tensor, length: Tensor) -> Tensor:
+    """For runs of these lengths, padded to the longest."""
     comparison, centre = approximation.comparison, approximation.centre
-    _, run, length = torch.unique_consecutive(runs, return_inverse=True, return_counts=True)
     first = length.cumsum(0) - length
-    place = torch.arange(which.shape[0], device=which.device) - first[run]  # within the run
+    run = torch.arange(length.shape[0], device=which.device).repeat_interleave(length)
+    place = torch.arange(which.shape[0], device=which.device) - first[run]
     padded = which.new_zeros(length.shape[0], int(length.max()))
     padded[run, place] = which
     left, right = comparison.queries[padded].double(), comparison.gallery[items[first]].double()

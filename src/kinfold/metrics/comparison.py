@@ -7,6 +7,7 @@ candidates; where their error could matter, the canonical score is what counts.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import torch
@@ -35,6 +36,12 @@ class Comparison:
     @property
     def size(self) -> int:
         return self.gallery.shape[0]
+
+    @cached_property
+    def distinct(self) -> Tensor:
+        """A number for each gallery row, (N,), the same for equal rows."""
+        found: Tensor = torch.unique(self.gallery, dim=0, return_inverse=True)[1]
+        return found
 
     def exact(self, i: Tensor, j: Tensor) -> Tensor:
         """Canonical scores of query i[t] and gallery row j[t], (T,) float64: the same bits for the same two rows,

@@ -13,6 +13,7 @@ from kinfold.metrics.inputs import Embeddings, as_rows
 from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
 
 _CROWDED = 64  # candidates for each neighbour above which a finer product is better
+_CANDIDATE_BYTES = 128  # that one candidate takes until it is ordered
 
 
 def neighbors(
@@ -74,18 +75,22 @@ def _neighbors(
         return values, indices
     dtype = fastest(device) if dtype is None else dtype
     approximation = approximate(comparison, dtype)
-    scratch, start = Scratch(), 0
+    scratch, start, rows = Scratch(), 0, rows_at_once(approximation, memory)
+    most = memory // _CANDIDATE_BYTES
     while start < total:
-        which = torch.arange(start, min(total, start + rows_at_once(approximation, memory)), device=device)
+        which = torch.arange(start, min(total, start + rows), device=device)
+        limit = most if dtype == torch.float32 else min(most, _CROWDED * k * which.shape[0])
         left_out = None if exclude is None else exclude[which]
-        limit = _CROWDED if dtype == torch.bfloat16 else None
-        found = _block(approximation, which, left_out, k, limit, scratch)
-        if found is None:  # bfloat16 cannot tell these apart: go on with float32
+        found = _block(approximation, which, left_out, k, limit if which.shape[0] > 1 else None, scratch)
+        if found is not None:
+            values[which], indices[which] = found
+            start += which.shape[0]
+        elif dtype == torch.bfloat16:  # it cannot tell these apart: go on with float32
             dtype = torch.float32
             approximation = approximate(comparison, dtype)
-            continue
-        values[which], indices[which] = found
-        start += which.shape[0]
+            rows = rows_at_once(approximation, memory)
+        else:  # nor can float32
+            rows = max(1, which.shape[0] // 4)
     return comparison.values(values), indices
 
 

@@ -15,6 +15,7 @@ MEMORY = 1 << 28  # bytes for one block of products
 _COLUMNS = 1 << 16
 _ROWS = 1024
 _GROUPS_AT_ONCE = 1 << 15
+_NEIGHBOURS = 32  # columns from which on a group is one of neighbours
 _DENSE = 0.5  # share of groups with candidates above which a pass over all columns is cheaper
 
 
@@ -35,8 +36,11 @@ class Chunk:
     def candidates(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Pieces of (row, column, product) with product >= floor (B,), rows ascending."""
         floor = torch.nextafter(floor.float(), floor.new_tensor(-torch.inf).float())
+        if self.width < _NEIGHBOURS:
+            yield from self._everywhere(floor)
+            return
         hit = self.maxima >= floor[:, None]
-        if self.width == 1 or int(hit.sum()) > _DENSE * hit.numel():
+        if int(hit.sum()) > _DENSE * hit.numel():
             yield from self._everywhere(floor)
             return
         # flat positions throughout: one index is cheaper than two
@@ -134,6 +138,8 @@ def _consecutive(which: Tensor) -> bool:
 def _maxima(products: Tensor, width: int) -> Tensor:
     if width == 1:
         return products.to(torch.float32, copy=True)  # the memory of the products is used again
+    if width < _NEIGHBOURS:  # groups of columns far apart: maxima of few neighbours would be slow
+        return products.view(products.shape[0], width, -1).amax(dim=1).float()
     groups = products.view(products.shape[0], -1, width)
     if products.dtype == torch.bfloat16:
         # the bits of positive numbers are ordered as integers are, and integers are compared five times as fast
@@ -171,7 +177,11 @@ def _kth(values: Tensor, k: int) -> Tensor:
 
 
 def _width(columns: int, depth: int) -> int:
-    for width in (PAD, PAD // 2):
+    """Groups as wide as leave clearly more of them than the depth is."""
+    for width in (64, 32):
         if columns // width >= 1.8 * depth:
+            return width
+    for width in (16, 8, 4, 2):
+        if columns // width >= 1.4 * depth:
             return width
     return 1

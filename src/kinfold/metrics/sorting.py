@@ -23,6 +23,7 @@ def sorted_columns(approximation: Approximation, which: Tensor, exclude: Tensor 
     found, order = products.sort(dim=1, descending=True, stable=True)
     close = (found[:, :-1] - found[:, 1:]) <= 2.0 * approximation.slack(found[:, :-1], which)
     close &= found[:, 1:] > -torch.inf
+    del found, products
     (row,) = close.any(dim=1).nonzero(as_tuple=True)
     if row.shape[0]:
         order[row] = _decided(approximation, which[row], order[row], close[row])
@@ -32,10 +33,14 @@ def sorted_columns(approximation: Approximation, which: Tensor, exclude: Tensor 
 def _decided(approximation: Approximation, which: Tensor, order: Tensor, close: Tensor) -> Tensor:
     """`order` with every run of columns that products cannot tell apart sorted by canonical score."""
     alone = close.new_zeros(close.shape[0], 1)
-    unsure = torch.cat([close, alone], dim=1) | torch.cat([alone, close], dim=1)
     run = torch.cat([alone, ~close], dim=1).cumsum(dim=1)
+    # equal rows have equal scores: only runs of different rows have to be looked at
+    same = approximation.comparison.distinct[order]
+    mixed = close.new_zeros(close.shape[0], order.shape[1])
+    row, place = (close & (same[:, :-1] != same[:, 1:])).nonzero(as_tuple=True)
+    mixed[row, run[row, place]] = True
+    row, place = mixed.gather(1, run).nonzero(as_tuple=True)
     score = torch.zeros(order.shape, dtype=torch.float64, device=order.device)
-    row, place = unsure.nonzero(as_tuple=True)
     score[row, place] = approximation.comparison.exact(which[row], order[row, place])
     # least significant key first: index, then score, then run; each sort keeps the order of the one before
     by_index = order.argsort(dim=1)
