@@ -17,7 +17,7 @@ Distance: TypeAlias = Literal["cosine", "dot", "euclidean"]
 DISTANCES = ("cosine", "dot", "euclidean")
 
 _ROWS_AT_ONCE = 1 << 16
-_PAIR_ENTRIES_AT_ONCE = 1 << 18  # of the float64 copies of a few pairs: they stay in the processor's cache
+_PAIR_ENTRIES_AT_ONCE = 1 << 17  # of the float64 copies of a few pairs: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
