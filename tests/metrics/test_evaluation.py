@@ -217,7 +217,8 @@ def test_progress_is_told():
     seen = []
     evaluate(x, labels, metrics=["recall@1", "nmi", "rho@1", "eer"], progress=lambda *step: seen.append(step))
     assert ("ranks", 1.0) in seen
-    assert {stage for stage, _ in seen} == {"ranks", "clusters", "rho@1", "pairs"}
+    assert {stage for stage, _ in seen} == {"ranks", "clusters", "space", "pairs"}
+    assert all(0.0 <= share <= 1.0 for _, share in seen)
 
 
 def test_pooled_areas_are_those_of_scikit_learn():

@@ -81,7 +81,9 @@ def evaluate(
     about = f"{len(queries.labels):,} queries, {len(found.classes):,} classes, {distance}"
     about += "" if others is None else f", gallery of {len(others.labels):,}"
     about += f", {found.left_out:,} queries without a relevant item left out" if found.left_out else ""
-    table = Table(title=about, title_justify="left")
+    console = Console(file=sys.stdout)
+    console.print(about, highlight=False)
+    table = Table()
     table.add_column("metric")
     table.add_column("value", justify="right")
     if found.intervals:
@@ -91,10 +93,10 @@ def evaluate(
         table.add_row(
             name, f"{value:.4f}", *([f"{limits[0]:.4f} to {limits[1]:.4f}" if limits else ""] * bool(found.intervals))
         )
-    console = Console(file=sys.stdout)
     console.print(table)
     if ranked:
-        listed = Table(title=f"{per_class} by class", title_justify="left")
+        console.print(f"{per_class} by class", highlight=False)
+        listed = Table()
         listed.add_column("class")
         listed.add_column(str(per_class), justify="right")
         for label, value in ranked:

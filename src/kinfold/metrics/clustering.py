@@ -1,5 +1,6 @@
 """k-means with many clusters: as many as the evaluated set has classes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +22,15 @@ class Clustering:
     settled: bool
 
 
-def k_means(rows: Tensor, clusters: int, *, steps: int = 20, seed: int = 0, shard: Shard | None = None) -> Clustering:
+def k_means(
+    rows: Tensor,
+    clusters: int,
+    *,
+    steps: int = 20,
+    seed: int = 0,
+    shard: Shard | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Clustering:
     """Lloyd's algorithm, Euclidean, started from `clusters` rows drawn without replacement.
 
     20 steps and one start are what the field reports. A cluster that loses all its rows starts again at the row that is
@@ -40,6 +49,8 @@ def k_means(rows: Tensor, clusters: int, *, steps: int = 20, seed: int = 0, shar
     lengths = rows.square().sum(dim=1)
     taken, settled = 0, False
     while taken < steps and not settled:
+        if progress is not None:
+            progress(taken / steps)
         taken += 1
         before = label.clone()
         _assign(rows, centres, moved, mine, label, score)

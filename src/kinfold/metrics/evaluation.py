@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 import torch
@@ -133,13 +134,12 @@ def examine(
         per_query = _retrieval(comparison, found, _only(wanted, Retrieval), memory, shard, tell)
         values |= {name: _mean(value) for name, value in per_query.items()}
         values |= _clusters(comparison, codes, coarse_labels, _only(wanted, Clusters), seed, shard, tell)
-        for name, entry in _only(wanted, Space).items():
-            tell(name, 0.0)
+        for order, (name, entry) in enumerate(_only(wanted, Space).items()):
+            tell("space", order / len(_only(wanted, Space)))
             values[name] = entry.value(comparison.queries, codes, shard)
         curve = None
         if _only(wanted, Pairs):
-            tell("pairs", 0.0)
-            curve = pooled_curve(comparison, found, shard)
+            curve = pooled_curve(comparison, found, shard, progress=partial(tell, "pairs"))
             values |= {name: entry.value(curve) for name, entry in _only(wanted, Pairs).items()}
     limits = {} if intervals is None else bootstrap(per_query, query_class.to(place), intervals, level, seed)
     return Evaluation(
@@ -206,9 +206,11 @@ def _clusters(
             (target,) = encode(coarse_labels, device=labels.device)
             if target.shape != labels.shape:
                 raise ValueError(f"{labels.shape[0]} embeddings and {target.shape[0]} coarse_labels")
-        tell("clusters", 0.0)
         groups = int(torch.unique(target).shape[0])
-        table = contingency(target, k_means(comparison.queries, groups, seed=seed, shard=shard).clusters)
+        told = partial(tell, "clusters")
+        found = k_means(comparison.queries, groups, seed=seed, shard=shard, progress=told)
+        told(1.0)
+        table = contingency(target, found.clusters)
         values |= {name: entry.value(table) for name, entry in asked.items()}
     return values
 

@@ -73,7 +73,8 @@ def _neighbors(
     indices = torch.empty(total, k, dtype=torch.int64, device=device)
     if values.numel() == 0:
         return values, indices
-    dtype = fastest(device) if dtype is None else dtype
+    if dtype is None:  # among few rows a coarse product leaves too many candidates for what it saves
+        dtype = fastest(device) if comparison.size > 128 * k else torch.float32
     approximation = approximate(comparison, dtype)
     scratch, start, rows = Scratch(), 0, rows_at_once(approximation, memory)
     most = memory // _CANDIDATE_BYTES

@@ -5,7 +5,7 @@ has to be counted between two of them. Scores are float64 products rounded to fl
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +89,13 @@ class Curve:
         return float(self.kin[allowed].max() / self.positives) if bool(allowed.any()) else 0.0
 
 
-def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, most: int = MOST_POSITIVES) -> Curve:
+def pooled_curve(
+    comparison: Comparison,
+    relevance: Relevance,
+    shard: Shard,
+    most: int = MOST_POSITIVES,
+    progress: Callable[[float], None] | None = None,
+) -> Curve:
     """All pairs in one pool; within one set each pair once."""
     positives = int(relevance.counts.sum()) // (2 if comparison.same else 1)
     rows = comparison.queries.shape[0]
@@ -106,6 +112,8 @@ def pooled_curve(comparison: Comparison, relevance: Relevance, shard: Shard, mos
     # what lies below every positive pair only has to be counted; rounding could put one of them a little lower
     lowest = torch.nextafter(torch.nextafter(edges[0], -values[-1]), -values[-1])
     for i, j, scores in _blocks(comparison, shard):
+        if progress is not None:
+            progress(i.start / rows)
         above = scores >= lowest
         if comparison.same and j.start < i.stop:
             above &= torch.arange(i.start, i.stop, device=above.device)[:, None] < torch.arange(

@@ -1,0 +1,97 @@
+"""The embedded data set: what it holds is written down, and a font that changed is named."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import kinfold
+from kinfold.data.glyphs import MANIFEST, SIZE, draw, glyphs, opened
+
+matplotlib = pytest.importorskip("matplotlib", reason="glyphs are drawn from matplotlib's fonts")
+FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return glyphs()
+
+
+def pixels(dataset):
+    return np.stack([dataset.items[i] for i in range(len(dataset))])
+
+
+def test_counts_are_those_of_the_manifest(data):
+    manifest = json.loads(MANIFEST.read_text())
+    assert len(manifest["faces"]) == 22
+    assert len(data.classes) == len(manifest["classes"]) == 1935
+    assert len(data) == sum(places.count(".") * -1 + 22 for _, places, _ in manifest["classes"]) == 23777
+    sizes = np.bincount(data.labels.numpy())
+    assert sizes.tolist() == [22 - places.count(".") for _, places, _ in manifest["classes"]]
+    assert sizes.min() >= 8
+
+
+def test_classes_of_train_and_test_are_disjoint_halves(data):
+    train, test = data.subset("train"), data.subset("test")
+    assert (len(train.classes), len(test.classes)) == (968, 967)
+    assert not set(train.classes) & set(test.classes)
+    assert len(train) + len(test) == len(data)
+
+
+def test_no_character_is_in_two_classes():
+    codes = [code for entry in json.loads(MANIFEST.read_text())["classes"] for code in entry[0]]
+    assert len(codes) == len(set(codes))
+
+
+def test_characters_that_look_alike_are_one_class(data):
+    groups = [set(entry[0]) for entry in json.loads(MANIFEST.read_text())["classes"]]
+    latin_greek_cyrillic = {ord("A"), 0x391, 0x410}
+    assert any(latin_greek_cyrillic <= group for group in groups)
+    assert "A" in data.classes
+
+
+def test_pictures_are_ink_on_nothing_and_all_different(data):
+    found = pixels(data)
+    assert found.shape == (23777, SIZE, SIZE)
+    assert found.dtype == np.uint8
+    assert (found.reshape(len(found), -1).max(axis=1) > 100).all()
+    # exact pixels depend on the version of the drawing library; that they differ hardly does
+    assert len(np.unique(found.reshape(len(found), -1), axis=0)) > 0.99 * len(found)
+
+
+def test_pixels_alone_find_the_character_in_half_of_the_cases(data):
+    test = data.subset("test")
+    found = kinfold.metrics.evaluate(pixels(test).reshape(len(test), -1), test.labels, metrics=["recall@1"])
+    assert 0.44 < found["recall@1"] < 0.54
+
+
+def test_a_letter_is_drawn_as_one(data):
+    label = data.classes.index("o")
+    letters = pixels(data)[data.labels.numpy() == label]
+    centre = letters[:, 13:17, 13:15].mean()
+    assert len(letters) == 22
+    assert letters[:, :9].max() == 0  # nothing above a small o
+    assert centre < letters[:, 10:21].mean()  # a ring is open in the middle
+
+
+def test_it_is_drawn_the_same_twice(data):
+    again = draw(opened(FONTS / "DejaVuSans.ttf"), ord("k"))
+    first = draw(opened(FONTS / "DejaVuSans.ttf"), ord("k"))
+    assert np.array_equal(again, first)
+    assert torch.equal(glyphs().labels, data.labels)
+
+
+def test_a_changed_font_is_named(tmp_path):
+    for path in FONTS.glob("*.ttf"):
+        shutil.copy(path, tmp_path)
+    with open(tmp_path / "DejaVuSerif.ttf", "ab") as file:
+        file.write(b"\0")
+    with pytest.raises(ValueError, match=r"DejaVuSerif\.ttf is not the one"):
+        glyphs(fonts=tmp_path)
+    (tmp_path / "cmr10.ttf").unlink()
+    (tmp_path / "DejaVuSerif.ttf").unlink()
+    with pytest.raises(ValueError, match=r"DejaVuSerif\.ttf is missing"):
+        glyphs(fonts=tmp_path)
