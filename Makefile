@@ -9,7 +9,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # real data for the tests that use it; they skip where there is none
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-all lint docs bench bench-evaluate clean
+.PHONY: demo test test-all lint docs bench bench-evaluate bench-data clean
 
 demo: $(VENV)/core
 	$(BIN)/python -m kinfold.demo
@@ -33,6 +33,9 @@ bench: $(VENV)/test
 
 bench-evaluate: $(VENV)/test
 	$(BIN)/python -m benchmarks.evaluate
+
+bench-data: $(VENV)/test
+	$(BIN)/python -m benchmarks.data
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 from kinfold import registry
 
 if TYPE_CHECKING:
+    from kinfold import data as data
     from kinfold import dro as dro
     from kinfold import losses as losses
     from kinfold import metrics as metrics
     from kinfold import miners as miners
     from kinfold import pairs as pairs
+    from kinfold import samplers as samplers
 
 __version__ = "0.1.0"
 
-_ROOMS = ("dro", "losses", "metrics", "miners", "pairs")
+_ROOMS = ("data", "dro", "losses", "metrics", "miners", "pairs", "samplers")
 
 list = registry.names
 
-__all__ = ["__version__", "dro", "list", "losses", "metrics", "miners", "pairs", "registry"]
+__all__ = ["__version__", "data", "dro", "list", "losses", "metrics", "miners", "pairs", "registry", "samplers"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 import kinfold
+from kinfold.cli import data
+from kinfold.cli.embed import embed
 from kinfold.cli.evaluate import evaluate
 from kinfold.cli.listing import listing
 
@@ -18,6 +20,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("evaluate")(evaluate)
+app.command("embed")(embed)
+app.add_typer(data.app, name="data")
 app.command("list")(listing)
 
 

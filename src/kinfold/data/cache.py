@@ -1,0 +1,68 @@
+"""Small sets decoded once and kept in memory, so that an epoch costs augmentation only."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from kinfold.data.dataset import Dataset
+from kinfold.data.images import Errors, ImageError, Mode, check_errors, decoded
+from kinfold.data.items import Array
+from kinfold.data.transforms import Resize
+
+
+class Pictures:
+    """Decoded images of any sizes: uint8 (H, W, 3) or (H, W)."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __getitem__(self, index: int, /) -> Array:
+        return self._arrays[index]
+
+    def take(self, indices: Array) -> "Pictures":
+        """The images at these positions; the pixels are shared, not copied."""
+        return Pictures([self._arrays[index] for index in indices.tolist()])
+
+
+def cached(
+    dataset: Dataset,
+    short_side: int | None = None,
+    mode: Mode = "RGB",
+    limit: int = 2 << 30,
+    errors: Errors = "raise",
+    workers: int = 2,
+) -> tuple[Dataset, dict[int, str]]:
+    """The same data set with its images decoded in memory, and what was skipped by position in the one given.
+
+    `short_side` shrinks larger images first, which saves memory and time; crops then come from the smaller image. More
+    than `limit` bytes is an error that says so before memory runs out. Forked workers share the pixels.
+    """
+    check_errors(errors)
+    shrink = None if short_side is None else Resize(short_side)
+    unused = torch.Generator()  # Resize draws nothing
+    arrays: list[Array] = []
+    skipped: dict[int, str] = {}
+    size = 0
+    for index, image in enumerate(decoded(dataset, workers, mode)):
+        if isinstance(image, ImageError):
+            if errors == "raise":
+                raise image
+            skipped[index] = str(image)
+            continue
+        if shrink is not None and short_side is not None and min(image.size) > short_side:
+            image = shrink(image, unused)
+        arrays.append(np.asarray(image))
+        size += arrays[-1].nbytes
+        if size > limit:
+            raise ValueError(
+                f"{dataset.name}: {len(arrays)} of {len(dataset)} images already take more than "
+                f"{limit / 2**30:.1f} GiB; give a smaller short_side, a larger limit, or load from disk"
+            )
+    keep = np.ones(len(dataset), dtype=bool)
+    keep[list(skipped)] = False
+    return replace(dataset.where(keep), items=Pictures(arrays)), skipped

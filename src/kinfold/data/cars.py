@@ -1,0 +1,76 @@
+"""Cars-196: photos of 196 models of cars (Krause et al., 2013); the first 98 train, the others test."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kinfold.data.dataset import Dataset, make
+from kinfold.data.items import Array, ImageFiles
+from kinfold.data.layout import Source
+from kinfold.data.optional import needed
+
+SOURCE = Source(
+    name="cars",
+    home="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (or a mirror of it)",
+    archives="car_ims.tgz and cars_annos.mat",
+    tree="""\
+  cars_annos.mat
+  car_ims/000001.jpg ...""",
+)
+COUNTS = {"train": (8054, 98), "test": (8131, 98)}
+TRAIN_CLASSES = 98
+
+
+def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
+    """Classes 1-98 train (8,054 photos), 99-196 test (8,131); `boxes=True` crops every photo to its car.
+
+    Reads `cars_annos.mat`, which lists all photos in `car_ims` (the classification split in it is not used). Needs
+    scipy. `check` compares the counts with the papers' and looks for every file.
+    """
+    folder = SOURCE.find(root, "cars", ["cars_annos.mat", "car_ims"])
+    content = _read_mat(folder / "cars_annos.mat")
+    missing = {"annotations", "class_names"} - set(content)
+    if missing:
+        raise ValueError(f"cars: {folder / 'cars_annos.mat'} has no {' and no '.join(sorted(missing))}")
+    rows = content["annotations"].reshape(-1)
+    fields = {"relative_im_path", "class", *_CORNERS}
+    if not fields <= set(rows.dtype.names or ()):
+        raise ValueError(f"cars: annotations in cars_annos.mat must have the fields {', '.join(sorted(fields))}")
+    names = [str(entry.item()) for entry in content["class_names"].reshape(-1)]
+    numbers = [int(entry.item()) for entry in rows["class"]]
+    outside = next((number for number in numbers if not 1 <= number <= len(names)), None)
+    if outside is not None:
+        raise ValueError(f"cars: cars_annos.mat has the class {outside} but names 1..{len(names)}")
+    box_array = np.array([[entry.item() for entry in rows[corner]] for corner in _CORNERS], dtype=np.int64).T
+    box_array[:, :2] -= 1  # MATLAB counts pixels from 1, both ends included
+    dataset = make(
+        "cars",
+        ImageFiles(
+            folder,
+            [str(entry.item()) for entry in rows["relative_im_path"]],
+            box_array if boxes else None,
+            source="cars_annos.mat",
+        ),
+        labels=[_unique(names, number) for number in numbers],
+        split=["train" if number <= TRAIN_CLASSES else "test" for number in numbers],
+        classes=[_unique(names, number) for number in range(1, len(names) + 1)],
+    )
+    return SOURCE.check(dataset, COUNTS) if check else dataset
+
+
+_CORNERS = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
+
+
+def _unique(names: list[str], number: int) -> str:
+    # the number in front keeps the official order visible and two models of one name apart
+    return f"{number:03d}.{names[number - 1]}"
+
+
+def _read_mat(path: Path) -> dict[str, Array]:
+    loadmat = needed("scipy.io", "scipy", f"reading {path}").loadmat
+    try:
+        content: dict[str, Any] = loadmat(str(path))
+    except Exception as unreadable:  # scipy raises many kinds for a cut or foreign file
+        raise ValueError(f"cars: {path} is not a readable MATLAB file ({unreadable}); fetch it again") from None
+    return {key: value for key, value in content.items() if isinstance(value, np.ndarray)}

@@ -1,0 +1,53 @@
+"""CUB-200-2011: photos of 200 bird species (Wah et al., 2011); the first 100 train, the others test."""
+
+from pathlib import Path
+
+import numpy as np
+
+from kinfold.data.dataset import Dataset, make
+from kinfold.data.items import ImageFiles
+from kinfold.data.layout import Source
+
+SOURCE = Source(
+    name="cub",
+    home="https://www.vision.caltech.edu/datasets/cub_200_2011/",
+    archives="CUB_200_2011.tgz",
+    tree="""\
+  CUB_200_2011/
+    images.txt  image_class_labels.txt  classes.txt  bounding_boxes.txt
+    images/001.Black_footed_Albatross/Black_Footed_Albatross_0001_796111.jpg ...""",
+)
+COUNTS = {"train": (5864, 100), "test": (5924, 100)}
+TRAIN_CLASSES = 100
+
+
+def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
+    """Classes 1-100 train (5,864 photos), 101-200 test (5,924).
+
+    `root` holds the folder CUB_200_2011, or is it. `boxes=True` crops every photo to its bird. `check` compares the
+    counts with the papers' and looks for every file.
+    """
+    needed = ["images.txt", "image_class_labels.txt", "classes.txt", "images"]
+    folder = SOURCE.find(root, "CUB_200_2011", [*needed, "bounding_boxes.txt"] if boxes else needed)
+    listed = SOURCE.lines(folder / "images.txt", fields=2)
+    class_of = dict(SOURCE.lines(folder / "image_class_labels.txt", fields=2))
+    names = dict(SOURCE.lines(folder / "classes.txt", fields=2))
+    for image, path in listed:
+        if class_of.get(image) not in names:
+            raise ValueError(f"cub: {path} (image {image}) has no class in image_class_labels.txt and classes.txt")
+    numbers = SOURCE.integers(folder / "image_class_labels.txt", [class_of[image] for image, _ in listed])
+    ordered = [str(number) for number in sorted(SOURCE.integers(folder / "classes.txt", list(names)))]
+    box_array = None
+    if boxes:
+        listing = folder / "bounding_boxes.txt"
+        given = {image: box for image, *box in SOURCE.lines(listing, fields=5)}
+        x, y, width, height = SOURCE.boxes(listing, given, [image for image, _ in listed]).T
+        box_array = np.stack([x, y, x + width, y + height], axis=1).round()
+    dataset = make(
+        "cub",
+        ImageFiles(folder / "images", [path for _, path in listed], box_array, source="images.txt"),
+        labels=[names[class_of[image]] for image, _ in listed],
+        split=["train" if number <= TRAIN_CLASSES else "test" for number in numbers],
+        classes=[names[key] for key in ordered],
+    )
+    return SOURCE.check(dataset, COUNTS) if check else dataset

@@ -1,0 +1,68 @@
+"""A folder of one's own: one sub-folder for each class, perhaps below train/, validation/ and test/."""
+
+import os
+from pathlib import Path
+
+from kinfold.data.dataset import SPLITS, Dataset, make
+from kinfold.data.items import ImageFiles
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def folder(root: Path | str, split: str = "train") -> Dataset:
+    """Images in `root/<class>/...`, or in `root/<split>/<class>/...` where the sub-folders are named after splits.
+
+    Without such folders every image gets `split`. A class may have folders inside; its name is the first one.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise ValueError(f"there is no folder {root}")
+    paths = images_below(root)
+    if not paths:
+        raise ValueError(
+            f"{root} holds no images; put them into one sub-folder for each class: {root / 'wren' / '1.jpg'} "
+            f"(files ending in {', '.join(SUFFIXES)})"
+        )
+    top = {path.split("/")[0] for path in paths}
+    depth = 1 if top <= set(SPLITS) else 0
+    loose = next((path for path in paths if path.count("/") <= depth), None)
+    if loose:
+        raise ValueError(f"{root / loose} lies in no sub-folder, so it has no class; move it into one")
+    mixed = top & set(SPLITS)
+    if mixed and not depth:
+        raise ValueError(
+            f"{root} mixes folders of splits ({', '.join(sorted(mixed))}) with others "
+            f"({', '.join(sorted(top - mixed)[:3])}); put each class into a split, or rename those folders"
+        )
+    return make(
+        root.name or "folder",
+        ImageFiles(root, paths),
+        labels=[path.split("/")[depth] for path in paths],
+        split=[path.split("/")[0] if depth else split for path in paths],
+    )
+
+
+def images_below(root: Path) -> list[str]:
+    """Paths of all image files below a folder, relative to it with '/' between, sorted; hidden ones left out."""
+    found: list[str] = []
+    _collect(str(root), "", found)
+    return sorted(found)
+
+
+def _collect(place: str, prefix: str, found: list[str]) -> None:
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_symlink() and _leads_up(entry.path, place):
+                continue
+            if entry.is_dir(follow_symlinks=True):
+                _collect(entry.path, f"{prefix}{entry.name}/", found)
+            elif entry.name.lower().endswith(SUFFIXES):
+                found.append(prefix + entry.name)
+
+
+def _leads_up(link: str, place: str) -> bool:
+    # a link to a folder above itself would be walked for ever
+    here, target = os.path.realpath(place), os.path.realpath(link)
+    return os.path.commonpath([here, target]) == target

@@ -1,0 +1,12 @@
+"""Packages that only some readers need, asked for when they are used."""
+
+import importlib
+from typing import Any
+
+
+def needed(module: str, package: str, purpose: str) -> Any:
+    """The imported module, or an ImportError that says what to install and what for."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{purpose} needs {package}: pip install {package}") from None

@@ -1,0 +1,68 @@
+"""The image pipelines of the papers by name: what happens in training, in testing, and to the numbers."""
+
+from dataclasses import dataclass
+
+from kinfold import registry
+from kinfold.data.colour import ColorJitter, RandomGray
+from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, STUDY_BN_INCEPTION, Normalize
+from kinfold.data.transforms import (
+    BICUBIC,
+    CenterCrop,
+    Compose,
+    RandomCrop,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+    Transform,
+    Warp,
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Transforms of single images for training and testing, and the normalisation of batches."""
+
+    train: Transform
+    test: Transform
+    normalize: Normalize
+
+
+def _study(*steps: Transform, size: int = 224, normalize: Normalize = IMAGENET) -> Pipeline:
+    return Pipeline(Compose((*steps, RandomFlip())), Compose((Resize(256), CenterCrop(size))), normalize)
+
+
+_BN_INCEPTION_TRAIN = Compose((Resize(256), RandomResizedCrop(227, (0.16, 1.0), (0.75, 1.33)), RandomFlip()))
+_BN_INCEPTION_TEST = Compose((Resize(256), CenterCrop(227)))
+
+PIPELINES: dict[str, Pipeline] = {
+    # Roth et al., ICML 2020, and its variants
+    "study": _study(RandomResizedCrop(224)),
+    "study-adv": _study(RandomResizedCrop(224), RandomGray(0.2), ColorJitter(0.2, 0.2, 0.2, 0.2)),
+    "study-big": _study(RandomResizedCrop(256), size=256),
+    "study-red": _study(Resize(256), RandomCrop(224)),
+    "study-googlenet": _study(RandomResizedCrop(227), size=227),
+    "study-bn-inception": _study(RandomResizedCrop(224), normalize=STUDY_BN_INCEPTION),
+    # Musgrave et al., ECCV 2020; the DRO paper's code does the same
+    "bn-inception": Pipeline(_BN_INCEPTION_TRAIN, _BN_INCEPTION_TEST, BN_INCEPTION),
+    # warp and crop, as in the Prec@k paper
+    "warp": Pipeline(
+        Compose((Warp(256), RandomCrop(227), RandomFlip())), Compose((Warp(256), CenterCrop(227))), BN_INCEPTION
+    ),
+    "efficientnet-lite": Pipeline(
+        Compose((RandomResizedCrop(224, resample=BICUBIC), RandomFlip())),
+        Compose((Resize(256, BICUBIC), CenterCrop(224))),
+        EFFICIENTNET_LITE,
+    ),
+}
+
+
+def pipeline(name: str) -> Pipeline:
+    """A pipeline by its name.
+
+    >>> pipeline("bn-inception").normalize.bgr
+    True
+    """
+    if name not in PIPELINES:
+        near = registry.nearest(name, PIPELINES)
+        raise ValueError(f"unknown pipeline {name!r}{near}; there are {', '.join(PIPELINES)}")
+    return PIPELINES[name]

@@ -1,0 +1,55 @@
+"""Stanford Online Products: 22,634 products of 12 kinds in photos of their sellers (Oh Song et al., CVPR 2016)."""
+
+from pathlib import Path
+
+from kinfold.data.dataset import Dataset, make
+from kinfold.data.items import ImageFiles
+from kinfold.data.layout import Source
+
+SOURCE = Source(
+    name="sop",
+    home="https://cvgl.stanford.edu/projects/lifted_struct/",
+    archives="Stanford_Online_Products.zip",
+    tree="""\
+  Stanford_Online_Products/
+    Ebay_train.txt  Ebay_test.txt
+    bicycle_final/111085122871_0.JPG ...  (and eleven more folders)""",
+)
+COUNTS = {"train": (59551, 11318), "test": (60502, 11316)}
+SUPER_CATEGORIES = 12
+
+
+def sop(root: Path | str, check: bool = True) -> Dataset:
+    """The official split: 59,551 photos of 11,318 products train, 60,502 of 11,316 test; the 12 kinds are coarse.
+
+    `root` holds the folder Stanford_Online_Products, or is it. `check` compares the counts with the papers' and looks
+    for every file.
+    """
+    folder = SOURCE.find(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
+    paths: list[str] = []
+    products: list[int] = []
+    split: list[str] = []
+    numbers: list[int] = []
+    for part in ("train", "test"):
+        listing = folder / f"Ebay_{part}.txt"
+        rows = SOURCE.lines(listing, fields=4, header=1)  # image_id class_id super_class_id path
+        numbers += SOURCE.integers(listing, [row[0] for row in rows])
+        products += SOURCE.integers(listing, [row[1] for row in rows])
+        paths += [row[3] for row in rows]
+        split += [part] * len(rows)
+    dataset = make(
+        "sop",
+        ImageFiles(folder, paths, source="Ebay_train.txt and Ebay_test.txt, image_id", rows=numbers),
+        labels=products,
+        split=split,
+        # bicycle_final/...: the folder names the kind
+        coarse=[path.split("/")[0].removesuffix("_final") for path in paths],
+    )
+    if check:
+        SOURCE.check(dataset, COUNTS)
+        kinds = len(dataset.coarse_classes or ())
+        if kinds != SUPER_CATEGORIES:
+            raise ValueError(
+                f"sop: expected {SUPER_CATEGORIES} super-categories, found {kinds}; check=False ignores it"
+            )
+    return dataset

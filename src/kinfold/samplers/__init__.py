@@ -1,0 +1,27 @@
+"""Which items make a batch: so many of each class, or the candidate that looks most like a larger pool."""
+
+from typing import Any
+
+from kinfold import registry
+from kinfold.pairs.labels import Labels
+from kinfold.samplers.ddm import DDM
+from kinfold.samplers.frd import FRD
+from kinfold.samplers.gc import GC
+from kinfold.samplers.random import Random
+from kinfold.samplers.sampler import Sampler
+from kinfold.samplers.spc import SPC
+from kinfold.samplers.spc_r import SPCR
+
+__all__ = ["DDM", "FRD", "GC", "SPC", "SPCR", "Random", "Sampler", "create"]
+
+
+def create(name: str, labels: Labels, **options: Any) -> Sampler:
+    """Make a batch sampler over the items with these labels by its registered name.
+
+    >>> sampler = create("spc", [0, 0, 1, 1, 2, 2], batch_size=4, per_class=2, seed=0)
+    >>> [len(batch) for batch in sampler]
+    [4, 4]
+    """
+    sampler = registry.create("samplers", name, labels=labels, **options)
+    assert isinstance(sampler, Sampler)
+    return sampler

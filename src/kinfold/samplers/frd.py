@@ -1,0 +1,68 @@
+"""FRD: the batch that is nearest to a larger pool in Frechet distance (Roth et al., ICML 2020)."""
+
+import torch
+from torch import Tensor
+
+from kinfold.pairs.labels import Labels
+from kinfold.samplers.classes import Classes
+from kinfold.samplers.matching import Matching
+from kinfold.samplers.options import enough_batches, grouped
+from kinfold.samplers.sampler import Sampler
+
+
+class FRD(Sampler):
+    """Of `candidates` SPC batches from a pool the one with the smallest Frechet distance to the pool.
+
+    `replacement` and `batches` as for "spc": classes take turns unless "study". Needs embeddings.
+    """
+
+    needs_embeddings = True
+
+    def __init__(
+        self,
+        labels: Labels,
+        batch_size: int,
+        per_class: int = 2,
+        pool: int = 512,
+        candidates: int = 10,
+        replacement: str = "when-needed",
+        batches: int | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> None:
+        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        self.matching = Matching(batch_size, per_class, pool, candidates, replacement)
+        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        super().__init__(classes, batch_size, batches, seed, rank, ranks)
+
+    def plan(self, epoch: int) -> Tensor:
+        assert self.bank is not None
+        return self.matching.nearest_batches(
+            self.classes, self.bank.rows(), frechet_distances, self.batches, self.seed, epoch
+        )
+
+
+def frechet_distances(points: Tensor, candidates: Tensor) -> Tensor:
+    """Frechet distances (M,) between the normal distributions fitted to the pool and to each candidate.
+
+    |m_p - m_c|^2 + tr(S_p + S_c - 2 (S_p S_c)^(1/2))
+
+    The trace of the root is the sum of the singular values of X_c L, where S_p = L L^T and S_c = X_c^T X_c: that holds
+    also where a batch has fewer items than dimensions, and no matrix root is taken.
+
+    >>> frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
+    tensor([0.0000, 2.4923])
+    """
+    chosen = points[candidates]  # (M, B, D)
+    pool_mean, means = points.mean(dim=0), chosen.mean(dim=1)
+    spread = (points - pool_mean) / max(points.shape[0] - 1, 1) ** 0.5
+    spreads = (chosen - means[:, None]) / max(candidates.shape[1] - 1, 1) ** 0.5
+    values, vectors = torch.linalg.eigh(spread.mT @ spread)
+    product = spreads @ (vectors * values.clamp(min=0.0).sqrt())  # (M, B, D)
+    wide = product.shape[1] < product.shape[2]
+    gram = product @ product.mT if wide else product.mT @ product
+    roots = torch.linalg.eigvalsh(gram).clamp(min=0.0).sqrt().sum(dim=1)
+    traces = spread.square().sum() + spreads.square().sum(dim=(1, 2))
+    distances: Tensor = (means - pool_mean).square().sum(dim=1) + traces - 2.0 * roots
+    return distances.clamp(min=0.0)

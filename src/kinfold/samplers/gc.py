@@ -1,0 +1,126 @@
+"""GC: a greedy coreset, items that cover a larger pool (Roth et al., ICML 2020)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from kinfold.pairs.labels import Labels
+from kinfold.samplers.classes import Classes
+from kinfold.samplers.dealing import hands, uniform
+from kinfold.samplers.matching import large_enough
+from kinfold.samplers.options import enough_batches, grouped, whole
+from kinfold.samplers.pool import draw_pool, draw_pool_as_in_the_study
+from kinfold.samplers.sampler import Sampler
+from kinfold.samplers.seeding import generator
+from kinfold.samplers.turns import Turns
+
+
+class GC(Sampler):
+    """From a pool the first item at random, then again and again the one farthest from all chosen ones (k-centre); each
+    brings `per_class` - 1 random items of its class.
+
+    Classes take turns as for "spc", so that the farthest item is sought among classes that are due and not yet in the
+    batch. `soften` > 0 takes a random one among that share of the pool that lies farthest (the study tried 0.03).
+    `replacement="study"`: the farthest of the whole pool, classes and mates may repeat. Needs embeddings.
+    """
+
+    needs_embeddings = True
+
+    def __init__(
+        self,
+        labels: Labels,
+        batch_size: int,
+        per_class: int = 2,
+        pool: int = 512,
+        soften: float = 0.0,
+        replacement: str = "when-needed",
+        batches: int | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> None:
+        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        whole(1, pool=pool)
+        large_enough(pool, batch_size)
+        if not 0.0 <= soften < 1.0:
+            raise ValueError(f"soften is a share of the pool in [0, 1), got {soften}")
+        self.per_class = per_class
+        self.pool = pool
+        self.soften = soften
+        self.replacement = replacement
+        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        super().__init__(classes, batch_size, batches, seed, rank, ranks)
+
+    def plan(self, epoch: int) -> Tensor:
+        assert self.bank is not None
+        table, turns, study = self.bank.rows(), Turns(len(self.classes)), self.replacement == "study"
+        chosen = []
+        for number in range(self.batches):
+            source = generator(self.seed, epoch, number)
+            if study:
+                pool = draw_pool_as_in_the_study(self.classes, self.pool, 1, source)
+            else:
+                pool = draw_pool(self.classes, self.pool, 1, turns.due, source)
+            points, kind = table[pool.items].double(), pool.class_of
+            count, share = self.batch_size // self.per_class, math.ceil(self.soften * len(points))
+            kinds, due = (None, None) if study else (kind, turns.due[kind])
+            picked = centres(points, count, source, kinds, due, share)
+            turns.taken(kind[picked])
+            chosen.append(self._with_mates(pool.items[picked], kind[picked], source))
+        return torch.stack(chosen)
+
+    def _with_mates(self, items: Tensor, kinds: Tensor, source: torch.Generator) -> Tensor:
+        """Each item followed by per_class - 1 of its class, (batch_size,)."""
+        owner = kinds[:, None].expand(-1, self.per_class)
+        if self.replacement == "study":
+            mates = self.classes.take(owner, uniform(self.classes.sizes[owner], source))
+        else:
+            rows = torch.arange(len(items))
+            cards = hands(self.classes.sizes[kinds], torch.full_like(rows, self.per_class), source)
+            mates = self.classes.take(owner, cards.view_as(owner))
+            # the chosen item changes places with the first; where it was not dealt it takes the first one's place
+            mates[rows, (mates == items[:, None]).int().argmax(dim=1)] = mates[:, 0].clone()
+        mates[:, 0] = items
+        return mates.flatten()
+
+
+def centres(
+    points: Tensor,
+    count: int,
+    source: torch.Generator,
+    kinds: Tensor | None = None,
+    due: Tensor | None = None,
+    share: int = 0,
+) -> Tensor:
+    """Rows (count,) of points (P, D): one at random, then always the one whose nearest chosen row is farthest.
+
+    With `kinds` (P,) a kind is taken only once; rows that are `due` (P,) come before all others. With `share` > 1
+    each next row is drawn from so many of the farthest.
+
+    >>> line = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+    >>> centres(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
+    tensor([0, 3])
+    """
+    squared = torch.cdist(points, points).square_()
+    nearest = torch.full((points.shape[0],), torch.inf, dtype=points.dtype)
+    free = torch.ones(points.shape[0], dtype=torch.bool)
+    picked: list[int] = []
+    for _ in range(count):
+        able = free if due is None or not bool((free & due).any()) else free & due
+        score = nearest.masked_fill(~able, -1.0)
+        if not picked:
+            rows = able.nonzero().flatten()
+            row = int(rows[torch.randint(len(rows), (1,), generator=source)])
+        elif share > 1:
+            rows = score.topk(min(share, int(able.sum()))).indices
+            row = int(rows[torch.randint(len(rows), (1,), generator=source)])
+        else:
+            row = int(score.argmax())
+        picked.append(row)
+        nearest = torch.minimum(nearest, squared[row])
+        if kinds is None:
+            free[row] = False
+        else:
+            free &= kinds != kinds[row]
+    return torch.tensor(picked)

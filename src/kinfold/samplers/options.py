@@ -1,0 +1,75 @@
+"""Checks of constructor options that several samplers share."""
+
+from collections.abc import Sequence
+
+import torch.distributed as dist
+
+from kinfold import registry
+from kinfold.samplers.classes import Classes
+
+REPLACEMENT = ("when-needed", "never", "study")
+
+
+def whole(least: int, **options: object) -> None:
+    """ValueError for the first option that is not a whole number of at least `least`."""
+    for name, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def one_of(name: str, value: str, known: Sequence[str]) -> None:
+    """ValueError where a word is none of the known ones."""
+    if value not in known:
+        hint = registry.nearest(value, known) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}{hint}")
+
+
+def place(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, int]:
+    """This process' rank and the number of ranks; where not given those of torch.distributed, else 0 of 1."""
+    if (rank is None) != (ranks is None):
+        raise ValueError(f"give rank and ranks together or neither, got rank={rank} and ranks={ranks}")
+    if rank is None or ranks is None:
+        within = dist.is_available() and dist.is_initialized()
+        rank, ranks = (dist.get_rank(), dist.get_world_size()) if within else (0, 1)
+    whole(1, ranks=ranks)
+    whole(0, rank=rank)
+    if rank >= ranks:
+        raise ValueError(f"rank must be below ranks={ranks}, got {rank}; ranks are counted from 0")
+    if batch_size < ranks:
+        raise ValueError(
+            f"batch_size={batch_size} is the size over all ranks and cannot be shared by {ranks} of them; "
+            f"raise it to at least {ranks}"
+        )
+    return rank, ranks
+
+
+def grouped(classes: Classes, batch_size: int, per_class: int, replacement: str) -> Classes:
+    """The classes that batches of `per_class` items each are made of, after checking that they can be."""
+    whole(1, batch_size=batch_size, per_class=per_class)
+    one_of("replacement", replacement, REPLACEMENT)
+    if batch_size % per_class:
+        below = batch_size - batch_size % per_class
+        near = f"{below} or {below + per_class}" if below else f"{per_class}"
+        raise ValueError(
+            f"per_class={per_class} does not divide batch_size={batch_size}; "
+            f"use a multiple of {per_class}, for example batch_size={near}"
+        )
+    if replacement == "study":
+        return classes
+    large = classes.with_at_least(per_class) if replacement == "never" else classes
+    needed, found = batch_size // per_class, len(large)
+    if found < needed:
+        which = f" with at least {per_class} items (replacement='never')" if replacement == "never" else ""
+        lower = f"lower batch_size to at most {found * per_class}, " if found else ""
+        raise ValueError(
+            f"batch_size={batch_size} with per_class={per_class} needs {needed} classes, the labels have {found}{which}"
+            f"; {lower}change per_class, or allow a class several times in a batch by replacement='study'"
+        )
+    return large
+
+
+def enough_batches(batches: int | None, classes: Classes, batch_size: int, classes_per_batch: int) -> int:
+    """Batches per epoch: as many as the items fill, and at least so many that every class has its turn."""
+    if batches is not None:
+        return batches
+    return max(classes.count_items() // batch_size, -(-len(classes) // classes_per_batch))

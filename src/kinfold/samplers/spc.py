@@ -1,0 +1,59 @@
+"""SPC-n: n samples of each of batch_size / n classes (Roth et al., ICML 2020)."""
+
+import torch
+from torch import Tensor
+
+from kinfold.pairs.labels import Labels
+from kinfold.samplers.classes import Classes
+from kinfold.samplers.dealing import deal, uniform
+from kinfold.samplers.options import enough_batches, grouped
+from kinfold.samplers.sampler import Sampler
+from kinfold.samplers.seeding import generator
+
+
+class SPC(Sampler):
+    """Classes take turns, and so do the items of a class: each comes once before any comes twice in an epoch.
+
+    `replacement` says what may repeat within a batch:
+    "when-needed": items of a class that has fewer than `per_class`, as evenly as possible;
+    "never": nothing; classes with fewer than `per_class` items sit out;
+    "study": classes and items are drawn independently, as Roth et al. ran it: an item may be its own positive.
+
+    An epoch is N // batch_size batches, or more where the classes would not all have a turn; `batches` sets another
+    number.
+
+    >>> sampler = SPC(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
+    >>> [sorted(batch) for batch in sampler]
+    [[0, 1, 2, 3]]
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        batch_size: int,
+        per_class: int = 2,
+        replacement: str = "when-needed",
+        batches: int | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> None:
+        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        self.per_class = per_class
+        self.replacement = replacement
+        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        super().__init__(classes, batch_size, batches, seed, rank, ranks)
+
+    def plan(self, epoch: int) -> Tensor:
+        source = generator(self.seed, epoch)
+        groups = self.batch_size // self.per_class
+        if self.replacement == "study":
+            turns = uniform(torch.full((self.batches * groups,), len(self.classes)), source)
+            turns = turns.repeat_interleave(self.per_class)
+            cards = uniform(self.classes.sizes[turns], source)
+        else:
+            visits = torch.zeros(self.batches, dtype=torch.int64)
+            turns = deal(torch.tensor([len(self.classes)]), visits, torch.full_like(visits, groups), source)
+            cards = deal(self.classes.sizes, turns, torch.full_like(turns, self.per_class), source)
+            turns = turns.repeat_interleave(self.per_class)
+        return self.classes.take(turns, cards).view(self.batches, self.batch_size)

@@ -1,0 +1,156 @@
+"""`kinfold data check` and `kinfold embed`, with broken images and a run that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import kinfold
+from kinfold.data import embedding
+from tests.cli.test_evaluate import run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of five pictures below tmp_path/pictures."""
+    rng = np.random.default_rng(0)
+    for label in ("crow", "robin", "wren"):
+        (tmp_path / "pictures" / label).mkdir(parents=True)
+        for i in range(5):
+            pixels = rng.integers(0, 255, (12, 10, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / label / f"{i}.png")
+    return tmp_path / "pictures"
+
+
+def test_check_counts(folder, capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["items"], found["classes"], found["unreadable"]) == (15, 3, {})
+    assert next(iter(found["splits"].values()))["smallest"] == 5
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder)
+    assert code == 0
+    assert "15 items, 3 classes" in out
+    assert "everything can be read" in out
+
+
+def test_check_names_what_cannot_be_read(folder, capsys, monkeypatch):
+    (folder / "wren" / "3.png").write_bytes(b"")
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder)
+    assert code == 1
+    assert "3.png has zero bytes" in out
+    assert "1 images cannot be read" in out
+
+
+def test_check_of_the_embedded_set(capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "glyphs", "--json")
+    assert code == 0
+    assert json.loads(out)["splits"]["test"]["classes"] == 967
+
+
+def test_missing_data_is_explained(tmp_path, capsys, monkeypatch):
+    code, _, errors = run(capsys, monkeypatch, "data", "check", "cub", "--root", tmp_path)
+    assert code == 2
+    assert "Traceback" not in errors
+    code, _, errors = run(capsys, monkeypatch, "data", "check", "cubs", "--root", tmp_path)
+    assert "did you mean 'cub'" in errors
+
+
+def test_embed_then_evaluate(folder, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "features.npz"
+    code, told, _ = run(capsys, monkeypatch, "embed", "folder", "--root", folder, "--size", 6, "--out", out)
+    assert code == 0
+    assert "15 rows of pictures" in told
+    assert not (tmp_path / "features.npz.parts").exists()
+    read = kinfold.data.load("features", root=out)
+    assert read.classes == ("crow", "robin", "wren")
+    assert np.asarray(read.items[0]).shape == (6 * 6 * 3,)
+    code, told, _ = run(capsys, monkeypatch, "evaluate", out, "--json")
+    assert code == 0
+    assert json.loads(told)["queries"] == 15
+
+
+def test_unreadable_images_stop_or_are_left_out(folder, tmp_path, capsys, monkeypatch):
+    (folder / "crow" / "1.png").write_bytes(b"not a picture")
+    out = tmp_path / "features.npz"
+    code, _, errors = run(capsys, monkeypatch, "embed", "folder", "--root", folder, "--out", out)
+    assert code == 2
+    assert "1.png is not an image" in errors
+    assert not out.exists()
+    other = tmp_path / "others.npz"
+    code, told, errors = run(
+        capsys, monkeypatch, "embed", "folder", "--root", folder, "--errors", "skip", "--out", other
+    )
+    assert code == 0
+    assert "14 rows of pictures, 1 unreadable images left out" in told
+    assert "1.png" in errors
+    assert len(np.load(other)["embeddings"]) == 14
+
+
+def test_parts_of_other_work_are_refused(folder, tmp_path, monkeypatch):
+    dataset = kinfold.data.load("folder", root=folder)
+    monkeypatch.setattr(embedding, "PART", 4)
+
+    def stops(images):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(dataset, tmp_path / "f.npz", stops, about={"size": 1})
+    with pytest.raises(ValueError, match="size differ"):
+        embedding.embed(dataset, tmp_path / "f.npz", about={"size": 2})
+
+
+def test_a_stopped_run_goes_on(folder, tmp_path, monkeypatch):
+    dataset = kinfold.data.load("folder", root=folder)
+    monkeypatch.setattr(embedding, "PART", 4)
+    seen = []
+
+    def model(images, stop_after=None):
+        seen.append(len(images))
+        if stop_after is not None and len(seen) > stop_after:
+            raise KeyboardInterrupt
+        return embedding.pixels(images)
+
+    options = {"transform": kinfold.data.Warp(5), "batch_size": 2}
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(dataset, tmp_path / "f.npz", lambda images: model(images, 5), **options)
+    assert sum(seen[:5]) == 10
+    seen.clear()
+    embedding.embed(dataset, tmp_path / "f.npz", model, **options)
+    assert sum(seen) == 15 - 8  # two parts of four were there
+    whole = np.load(tmp_path / "f.npz")
+    embedding.embed(dataset, tmp_path / "g.npz", **options)
+    again = np.load(tmp_path / "g.npz")
+    assert all(np.array_equal(whole[name], again[name]) for name in again.files)
+
+
+def test_a_killed_command_goes_on(tmp_path):
+    out = tmp_path / "glyphs.npz"
+    command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--grey", "--out", str(out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    parts = tmp_path / "glyphs.npz.parts"
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(600):
+        if len(list(parts.glob("*.npz"))) >= 2 or process.poll() is not None:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not out.exists(), "it finished before it could be killed"
+    kept = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
+    assert kept
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not parts.exists()
+    found = np.load(out)
+    test = kinfold.data.load("glyphs").subset("test")
+    assert found["embeddings"].shape == (len(test), 28 * 28)
+    first = np.asarray(test.items[0]).flatten() / 255
+    assert np.allclose(found["embeddings"][0], first)
+    assert found["labels"].tolist() == [test.classes[label] for label in test.labels.tolist()]

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import torch
+
+import kinfold.data
+from kinfold import registry
+from kinfold.data import Dataset, ImageFiles, Rows, make
+
+from . import trees
+
+
+def birds() -> Dataset:
+    return make(
+        "birds",
+        Rows(np.arange(8.0).reshape(4, 2)),
+        labels=["wren", "jay", "wren", "crow"],
+        split=["train", "test", "train", "test"],
+        coarse=["small", "large", "small", "large"],
+        role=["", "query", "", "gallery"],
+    )
+
+
+def test_classes_are_sorted_and_labels_point_to_them():
+    dataset = birds()
+    assert dataset.classes == ("crow", "jay", "wren")
+    assert [dataset.classes[label] for label in dataset.labels.tolist()] == ["wren", "jay", "wren", "crow"]
+    assert dataset.class_sizes().tolist() == [1, 1, 2]
+
+
+def test_integer_labels_are_sorted_as_numbers():
+    assert make("n", Rows(np.zeros((3, 1))), [10, 9, -1], ["train"] * 3).classes == ("-1", "9", "10")
+
+
+def test_a_subset_counts_its_classes_anew():
+    train = birds().subset("train")
+    assert (train.classes, train.labels.tolist()) == (("wren",), [0, 0])
+    assert train.coarse_classes == ("small",)
+    assert train.items.array().tolist() == [[0, 1], [4, 5]]
+
+
+def test_where_keeps_labels_so_that_query_and_gallery_agree():
+    dataset = birds()
+    query = dataset.where(dataset.role == "query")
+    assert (query.classes, query.labels.tolist()) == (dataset.classes, [1])
+    assert dataset.where(torch.tensor([False, True, False, False]), relabel=True).classes == ("jay",)
+
+
+def test_wrong_masks_and_splits_are_explained():
+    with pytest.raises(ValueError, match=r"boolean of shape \(4,\)"):
+        birds().where(np.array([0, 1]))
+    with pytest.raises(ValueError, match="unknown split 'tset'; did you mean 'test'"):
+        birds().subset("tset")
+    with pytest.raises(ValueError, match="no item in the split 'validation'; it has train, test"):
+        birds().subset("validation")
+
+
+def test_wrong_parts_are_refused():
+    rows = Rows(np.zeros((2, 1)))
+    with pytest.raises(ValueError, match=r"labels must lie in 0..0"):
+        Dataset("x", rows, torch.tensor([0, 1]), ("a",), np.array(["train", "train"]))
+    with pytest.raises(ValueError, match=r"labels must be int64 of shape \(2,\)"):
+        Dataset("x", rows, torch.tensor([0]), ("a",), np.array(["train", "train"]))
+    with pytest.raises(ValueError, match=r"split must have shape \(2,\)"):
+        make("x", rows, ["a", "b"], ["train"])
+    with pytest.raises(ValueError, match="coarse and coarse_classes belong together"):
+        Dataset("x", rows, torch.tensor([0, 0]), ("a",), np.array(["train"] * 2), coarse=torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="the label 'c' is not among the 2 classes"):
+        make("x", rows, ["a", "c"], ["train"] * 2, classes=["a", "b"])
+    with pytest.raises(ValueError, match="there are no items"):
+        make("x", Rows(np.zeros((0, 1))), [], [])
+    with pytest.raises(ValueError, match=r"boxes must have shape \(1, 4\)"):
+        ImageFiles("x", ["a"], boxes=np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="1 images but 2 row numbers"):
+        ImageFiles("x", ["a"], rows=[1, 2])
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    known = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.folder:folder"}
+    monkeypatch.setitem(registry._TARGETS, "datasets", known)
+
+
+@pytest.mark.usefixtures("registered")
+def test_load_reads_by_name_from_a_folder_or_below_the_usual_one(tmp_path, monkeypatch):
+    trees.cub_tree(tmp_path / "cub")
+    assert len(kinfold.data.load("cub", tmp_path / "cub", check=False)) == 6
+    monkeypatch.setenv("KINFOLD_DATA", str(tmp_path))
+    assert len(kinfold.data.load("cub", check=False, boxes=True)) == 6
+    monkeypatch.delenv("KINFOLD_DATA")
+    with pytest.raises(ValueError, match=r"where is 'cub'\? .*KINFOLD_DATA"):
+        kinfold.data.load("cub")
+
+
+@pytest.mark.usefixtures("registered")
+def test_load_names_the_nearest_data_set_and_option(tmp_path):
+    with pytest.raises(ValueError, match="did you mean 'cub'"):
+        kinfold.data.load("cubs", tmp_path)
+    with pytest.raises(ValueError, match="'cub' has no option 'box'; did you mean 'boxes'"):
+        kinfold.data.load("cub", tmp_path, box=True)

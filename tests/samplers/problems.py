@@ -1,0 +1,34 @@
+"""Labels with classes of given sizes, and samplers that are ready to be iterated."""
+
+import torch
+
+import kinfold
+from tests.problems import generator
+
+NAMES = kinfold.list("samplers")
+BANKED = ["ddm", "gc", "frd"]
+GROUPED = ["spc", *BANKED]
+
+
+def labels_of(sizes, seed=0):
+    """Labels 0, 1, .. in random order, label c so often as sizes[c]."""
+    labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return labels[torch.randperm(len(labels), generator=generator(seed))]
+
+
+def embeddings_of(count, dim=3, seed=0):
+    return torch.randn(count, dim, generator=generator(seed), dtype=torch.float64)
+
+
+def make(name, labels, *, dim=3, **options):
+    """A sampler of any name; options that it does not have are left out, and a memory bank is filled."""
+    target = kinfold.registry.resolve("samplers", name)
+    known = target.__init__.__annotations__
+    sampler = kinfold.samplers.create(name, labels, **{k: v for k, v in options.items() if k in known})
+    sampler.update(torch.arange(len(labels)), embeddings_of(len(labels), dim))
+    return sampler
+
+
+def epoch_of(sampler, epoch=0):
+    sampler.set_epoch(epoch)
+    return list(sampler)

@@ -1,0 +1,291 @@
+"""What every registered sampler must do."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import kinfold
+from kinfold.samplers import Sampler
+from tests.samplers.problems import BANKED, GROUPED, NAMES, embeddings_of, epoch_of, labels_of, make
+
+LABELS = labels_of([4, 3, 5, 6, 1, 2, 4, 4])
+OPTIONS = {"batch_size": 8, "per_class": 2, "pool": 16, "candidates": 3}
+every = pytest.mark.parametrize("name", NAMES)
+banked = pytest.mark.parametrize("name", BANKED)
+grouped = pytest.mark.parametrize("name", GROUPED)
+
+
+def says(*words):
+    return pytest.raises(ValueError, match=".*".join(re.escape(word) for word in words))
+
+
+@every
+def test_batches_are_lists_of_indices_into_the_labels(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    assert isinstance(sampler, Sampler)
+    batches = list(sampler)
+    assert len(batches) == len(sampler) >= 3
+    assert all(type(index) is int and 0 <= index < len(LABELS) for batch in batches for index in batch)
+    assert all(len(batch) == 8 for batch in batches)
+    assert list(sampler) == batches, "an epoch can be iterated again"
+
+
+@every
+def test_a_data_loader_takes_it(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    data = TensorDataset(torch.arange(len(LABELS)), LABELS)
+    loader = DataLoader(data, batch_sampler=sampler)
+    assert len(loader) == len(sampler)
+    assert [index.tolist() for index, _ in loader] == list(sampler)
+
+
+@every
+@pytest.mark.parametrize("kind", ["strings", "negative", "array", "list", "int32"])
+def test_labels_of_any_kind_give_the_same_batches(name, kind):
+    labels = {
+        "strings": [f"class {label}" for label in LABELS.tolist()],
+        "negative": LABELS - 2**40,
+        "array": np.asarray(LABELS),
+        "list": LABELS.tolist(),
+        "int32": LABELS.int(),
+    }[kind]
+    assert epoch_of(make(name, labels, **OPTIONS)) == epoch_of(make(name, LABELS, **OPTIONS))
+
+
+@every
+def test_the_global_random_state_is_neither_used_nor_changed(name):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = epoch_of(make(name, LABELS, **OPTIONS))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    np.random.seed(3)
+    assert epoch_of(make(name, LABELS, **OPTIONS)) == first
+
+
+@every
+def test_the_state_comes_back(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    sampler.set_epoch(3)
+    batches = list(sampler)
+    sampler.update(torch.tensor([0, 5]), torch.ones(2, 3, dtype=torch.float64))
+    state = pickle.loads(pickle.dumps(sampler.state_dict()))
+    known = {key: value for key, value in OPTIONS.items() if key in type(sampler).__init__.__annotations__}
+    other = kinfold.samplers.create(name, LABELS, **known)
+    other.load_state_dict(state)
+    assert other.epoch == 3
+    assert list(other) == batches, "the epoch under way keeps its batches"
+    other.set_epoch(3)
+    assert list(other) == batches
+    assert epoch_of(other, 4) == epoch_of(sampler, 4), "and the next one is the same too"
+
+
+@every
+def test_a_loaded_state_is_not_shared(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    other = make(name, LABELS, **OPTIONS)
+    other.load_state_dict(sampler.state_dict())
+    other.update(torch.arange(len(LABELS)), torch.zeros(len(LABELS), 3, dtype=torch.float64))
+    assert epoch_of(sampler, 1) == epoch_of(make(name, LABELS, **OPTIONS), 1)
+
+
+@every
+def test_samplers_can_be_copied_and_pickled(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    sampler.set_epoch(2)
+    assert list(copy.deepcopy(sampler)) == list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
+
+
+@every
+def test_one_class_and_singletons(name):
+    assert all(len(batch) == 2 for batch in epoch_of(make(name, [7, 7, 7, 7], batch_size=2, per_class=2, pool=4)))
+    lonely = epoch_of(make(name, list(range(6)), batch_size=4, per_class=2, pool=4))
+    assert {index for batch in lonely for index in batch} <= set(range(6))
+    assert len(epoch_of(make(name, [1, 1], batch_size=2, per_class=1, pool=2, replacement="study"))) == 1
+
+
+@every
+def test_the_number_of_batches_can_be_set(name):
+    assert len(epoch_of(make(name, LABELS, **OPTIONS, batches=11))) == 11
+
+
+@every
+def test_ranks_come_from_the_process_group(name, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    sampler = make(name, LABELS, **OPTIONS)
+    assert (sampler.rank, sampler.ranks) == (1, 2)
+    alone = make(name, LABELS, **OPTIONS, rank=0, ranks=1)
+    assert [batch[4:] for batch in alone] == list(sampler)
+
+
+@every
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"batch_size": 0}, ["batch_size", "at least", "0"]),
+        ({"batch_size": 8.0}, ["batch_size", "whole number", "8.0"]),
+        ({"batch_size": True}, ["batch_size", "whole number", "True"]),
+        ({"batches": 0}, ["batches", "at least 1"]),
+        ({"seed": -1}, ["seed", "at least 0", "-1"]),
+        ({"rank": 0}, ["rank and ranks together"]),
+        ({"rank": 2, "ranks": 2}, ["rank must be below ranks=2", "counted from 0"]),
+        ({"rank": -1, "ranks": 2}, ["rank must be", "at least 0"]),
+        ({"rank": 0, "ranks": 9}, ["batch_size=8", "9", "raise it"]),
+    ],
+)
+def test_wrong_options_are_explained(name, wrong, words):
+    with says(*words):
+        make(name, LABELS, **{**OPTIONS, **wrong})
+
+
+@every
+def test_wrong_labels_and_epochs_are_explained(name):
+    with says("labels are empty"):
+        make(name, [], **OPTIONS)
+    with says("labels must be integers or strings"):
+        make(name, torch.rand(8), **OPTIONS)
+    with says("epoch", "at least 0", "-1"):
+        make(name, LABELS, **OPTIONS).set_epoch(-1)
+    with says("the state of this sampler has epoch"):
+        make(name, LABELS, **OPTIONS).load_state_dict({"step": 1})
+
+
+@every
+def test_unknown_options_are_named(name):
+    with says(f"{name!r} has no option 'batchsize'", "batch_size"):
+        kinfold.samplers.create(name, LABELS, batchsize=8)
+    with says("needs the option batch_size"):
+        kinfold.samplers.create(name, LABELS)
+
+
+@grouped
+def test_per_class_must_divide_the_batch(name):
+    with says("per_class=3 does not divide batch_size=8", "batch_size=6 or 9"):
+        make(name, LABELS, **{**OPTIONS, "per_class": 3})
+    with says("per_class=9 does not divide batch_size=8", "batch_size=9"):
+        make(name, LABELS, **{**OPTIONS, "per_class": 9})
+
+
+@grouped
+def test_too_few_classes_are_explained(name):
+    with says("needs 9 classes, the labels have 8", "at most 16"):
+        make(name, LABELS, **{**OPTIONS, "batch_size": 18, "pool": 20})
+    with says("needs 4 classes, the labels have 2 with at least 5 items", "at most 10", "replacement='study'"):
+        make(name, LABELS, batch_size=20, per_class=5, replacement="never")
+    with says("replacement must be one of", "'always'"):
+        make(name, LABELS, **OPTIONS, replacement="always")
+    with says("replacement", "did you mean 'never'"):
+        make(name, LABELS, **OPTIONS, replacement="nver")
+
+
+def test_random_and_spc_r_say_what_they_cannot_do():
+    with says("batch_size=99 is more than the 29 items", "at most 29"):
+        make("random", LABELS, batch_size=99)
+    with says("batch_size", "at least 2", "1"):
+        make("spc-r", LABELS, batch_size=1)
+    with says("replacement must be one of 'when-needed', 'study'", "'never'"):
+        make("spc-r", LABELS, batch_size=4, replacement="never")
+
+
+@banked
+def test_a_pool_smaller_than_the_batch_is_an_error(name):
+    with says("pool=4 is smaller than batch_size=8", "512"):
+        make(name, LABELS, **{**OPTIONS, "pool": 4})
+
+
+def test_other_wrong_numbers_of_the_memory_bank_samplers():
+    with says("bins", "at least 1"):
+        make("ddm", LABELS, **OPTIONS, bins=0)
+    with says("candidates", "at least 1"):
+        make("frd", LABELS, **{**OPTIONS, "candidates": 0})
+    with says("soften", "[0, 1)", "1.5"):
+        make("gc", LABELS, **OPTIONS, soften=1.5)
+
+
+def bare(name, labels=LABELS):
+    known = kinfold.registry.resolve("samplers", name).__init__.__annotations__
+    return kinfold.samplers.create(name, labels, **{k: v for k, v in OPTIONS.items() if k in known})
+
+
+@every
+def test_who_needs_embeddings_says_so(name):
+    sampler = bare(name)
+    assert sampler.needs_embeddings == (not sampler.ready) == (name in BANKED)
+    make(name, LABELS, **OPTIONS).set_epoch(0)
+
+
+@banked
+def test_batches_before_the_first_full_pass_are_an_error(name):
+    sampler = bare(name)
+    with says("29 of 29 items are not known", "sampler.update(indices, embeddings)"):
+        sampler.set_epoch(0)
+    sampler.update(torch.arange(20), embeddings_of(20))
+    with says("9 of 29 items"):
+        list(sampler)
+    sampler.update(torch.arange(20, 29), embeddings_of(9))
+    assert sampler.ready
+    assert len(list(sampler)) == len(sampler)
+
+
+@banked
+def test_batches_are_fixed_at_set_epoch(name):
+    sampler, still = (make(name, labels_of([6] * 12), batch_size=8, pool=24) for _ in range(2))
+    sampler.set_epoch(1)
+    sampler.update(torch.arange(72), embeddings_of(72, seed=9))
+    assert list(sampler) == epoch_of(still, 1)
+    assert epoch_of(sampler, 2) != epoch_of(still, 2), "the next epoch knows the new embeddings"
+
+
+@banked
+def test_wrong_updates_are_explained(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    with says("indices (B,) and embeddings (B, D)", "(2,)", "(3, 3)"):
+        sampler.update(torch.arange(2), torch.zeros(3, 3))
+    with says("0..28", "29"):
+        sampler.update(torch.tensor([29]), torch.zeros(1, 3))
+    with says("whole numbers", "float"):
+        sampler.update(torch.tensor([1.0]), torch.zeros(1, 3))
+    with says("finite"):
+        sampler.update(torch.tensor([1]), torch.full((1, 3), torch.nan))
+    with says("holds 3 dimensions, got 4"):
+        sampler.update(torch.tensor([1]), torch.zeros(1, 4))
+    with says("has 29 items, this one 5"):
+        other = kinfold.samplers.create(name, [0, 0, 1, 1, 1], batch_size=2)
+        other.load_state_dict({**sampler.state_dict(), "planned": None})
+    sampler.set_epoch(0)
+    with says("saved batches have shape (3, 8)", "(5, 8)"):
+        make(name, LABELS, **OPTIONS, batches=5).load_state_dict(sampler.state_dict())
+
+
+@banked
+def test_the_last_embedding_of_a_repeated_item_counts_and_no_graph_is_kept(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    rows = torch.arange(6.0, requires_grad=True).view(2, 3)
+    sampler.update(torch.tensor([4, 4]), rows)
+    kept = sampler.bank.rows()
+    assert kept[4].tolist() == [3.0, 4.0, 5.0]
+    assert not kept.requires_grad
+    sampler.update(torch.tensor([], dtype=torch.int64), torch.zeros(0, 3))
+
+
+@banked
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_half_precision_embeddings_are_kept_in_float32(name, dtype):
+    sampler = bare(name)
+    sampler.update(torch.arange(len(LABELS)), embeddings_of(len(LABELS)).to(dtype))
+    assert sampler.bank.rows().dtype == torch.float32
+    assert len(list(sampler)) == len(sampler)
+
+
+@banked
+def test_collapsed_embeddings_still_give_batches(name):
+    sampler = bare(name)
+    sampler.update(torch.arange(len(LABELS)), torch.ones(len(LABELS), 3))
+    assert len(list(sampler)) == len(sampler)
