@@ -1,7 +1,8 @@
-"""Write measured costs into the documentation: of all losses, on the page of each, and of evaluation.
+"""Write measured costs into the documentation: of all losses, on the page of each, of evaluation, of reading.
 
 python -m benchmarks.docs results/bench_losses.json
 python -m benchmarks.docs results/bench_evaluate.json
+python -m benchmarks.docs results/bench_data.json
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
+from benchmarks import data as data_bench
 from benchmarks import dro_runtime, evaluate
 from benchmarks.losses import VARIANTS, table
 
@@ -54,6 +56,13 @@ def main(source: Path) -> None:
     versions = ", ".join(f"{key} {value}" for key, value in data["about"].items())
     if "large" in data:
         _fill(DOCS.parent / "evaluation.md", "evaluation", f"{evaluate.tables(data)}\n\nMeasured with {versions}.")
+    if "samplers" in data:
+        _fill(DOCS.parent / "data.md", "reading", f"{data_bench.images_table(data)}\n\nMeasured with {versions}.")
+        _fill(
+            DOCS.parent / "samplers.md",
+            "milliseconds",
+            f"{data_bench.samplers_table(data)}\n\nMeasured with {versions}.",
+        )
     if "results" not in data:
         return
     results = data["results"]
