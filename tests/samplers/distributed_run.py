@@ -1,0 +1,35 @@
+"""What each rank of tests/samplers/test_processes.py runs, under torchrun with gloo."""
+
+import json
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import kinfold
+
+LABELS = torch.arange(120) // 5
+
+
+def batches(name, **place):
+    sampler = kinfold.samplers.create(name, LABELS, batch_size=16, seed=3, **place)
+    if sampler.needs_embeddings:
+        sampler.update(torch.arange(120), torch.randn(120, 6, generator=torch.Generator().manual_seed(0)))
+    found = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        found.append([[int(index) for index in batch] for batch in sampler])
+    return found
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    own = {name: batches(name) for name in kinfold.list("samplers")}
+    gathered = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, own)
+    if dist.get_rank() == 0:
+        whole = {name: batches(name, rank=0, ranks=1) for name in kinfold.list("samplers")}
+        with open(sys.argv[1], "w") as out:
+            json.dump({"ranks": gathered, "whole": whole}, out)
+    dist.destroy_process_group()
