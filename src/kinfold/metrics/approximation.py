@@ -30,14 +30,16 @@ class Approximation:
     """Rounded rows and what their products can be off by.
 
     queries: (Q, d'), gallery: (N padded, d') in the dtype of the product.
-    error, tiny: (Q,) float64, of a product and of a float64 threshold. offset: (Q,) what a threshold is higher than the
-    canonical score. reach: no product is larger than this. centre: what was taken from Euclidean rows.
+    error, summed, tiny: (Q,) float64, of a product, of its sum alone, and of a float64 threshold. offset: (Q,) what a
+    threshold is higher than the canonical score. reach: no product is larger than this. centre: what was taken from
+    Euclidean rows.
     """
 
     comparison: Comparison
     queries: Tensor
     gallery: Tensor
     error: Tensor
+    summed: Tensor
     tiny: Tensor
     offset: Tensor
     rounding: float
@@ -48,10 +50,12 @@ class Approximation:
     def dtype(self) -> torch.dtype:
         return self.queries.dtype
 
-    @property
-    def symmetric(self) -> "Approximation":
-        """The same where the product of i and j may have been worked out as that of j and i."""
-        return replace(self, error=self.error.max().expand_as(self.error))
+    def symmetric(self, pieces: int) -> "Approximation":
+        """The same where the product of i and j may have been worked out as that of j and i, and features were taken in
+        so many pieces: sums of fewer terms are rounded less."""
+        d = self.queries.shape[1]
+        error = self.error - self.summed * (1.0 - (d / pieces + pieces + 8) / (d + 8)) if pieces > 1 else self.error
+        return replace(self, error=error.max().expand_as(error))
 
     def slack(self, at: Tensor, rows: Tensor | slice) -> Tensor:
         """How far a product may be from the canonical score, where either of them is `at` (B, ...)."""
@@ -71,7 +75,8 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     d = x.shape[1]
     unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps / 2
     summed = 1.01 * (d + 8) * unit  # whatever the order of the d products in a sum
-    error = x_error * longest + x_norm * coarsest + summed * (x_norm + x_error) * (longest + coarsest) + y_lost
+    summing = summed * (x_norm + x_error) * (longest + coarsest)
+    error = x_error * longest + x_norm * coarsest + summing + y_lost
     reach = 1.1 * float(x_norm.max()) * longest + 1e-300 if x_norm.numel() else 1.0
     # canonical scores, and thresholds worked out in float64, are rounded too
     tiny = 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
@@ -83,7 +88,7 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     if padded != y.shape[0]:
         y = torch.cat([y, y.new_zeros(padded - y.shape[0], d)])
     rounding = 1.01 * torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 0.0
-    return Approximation(comparison, x, y, error, tiny, offset, rounding, reach, centre)
+    return Approximation(comparison, x, y, error, summing, tiny, offset, rounding, reach, centre)
 
 
 def fastest(device: torch.device) -> torch.dtype:

@@ -22,6 +22,8 @@ BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than 
 
 _CROWDED = 0.25  # share of all pairs that are candidates above which sorting is better
 _ROWS_AT_ONCE = 1024
+_DEEP = 256  # depth from which on products are worked out in pieces
+_PIECE = 128  # features
 _FEW = 1 << 16  # candidates that are no burden in any case
 _MANY = 256  # relevant items of one query above which sorting is better
 
@@ -106,11 +108,14 @@ class Ranker:
         if 2 * queries.shape[0] < size or torch.float32 not in self._choices or widest > _MANY:
             return False
         approximation = self._approximation(torch.float32)
-        self._known = symmetric_products(approximation, self.memory)
+        # deep ranks meet many items that are nearly as close: better products save more than they cost
+        deep = self.depth.at(widest, size)[0] >= _DEEP
+        pieces = max(1, approximation.queries.shape[1] // _PIECE) if deep else 1
+        self._known = symmetric_products(approximation, self.memory, pieces)
         if self._known is None:
             return False
         self._choices = [torch.float32]
-        self._approximations[torch.float32] = approximation.symmetric
+        self._approximations[torch.float32] = approximation.symmetric(pieces)
         # thresholds need classes together, rows of products need not
         table = queries.new_zeros(size, widest, dtype=torch.float64)
         for which in torch.split(queries, _ROWS_AT_ONCE):
@@ -161,9 +166,11 @@ class Ranker:
         counting = Counting(approximation, which, items, at, valid)
         depths = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
         bound, seen = Bound(max(depths)), 0
-        for chunk in chunks(approximation, which, exclude, depths[0], self._scratch, self._known):
-            bound.update(chunk)
-            counting.reach(bound, *depths)
+        bounded = depths[0] < self.comparison.size
+        for chunk in chunks(approximation, which, exclude, depths[0] if bounded else 1, self._scratch, self._known):
+            if bounded:
+                bound.update(chunk)
+                counting.reach(bound, *depths)
             for row, column, product in chunk.candidates(counting.floor):
                 seen += row.shape[0]
                 if seen > _CROWDED * which.shape[0] * self.comparison.size and seen > _FEW:

@@ -84,7 +84,7 @@ class Scratch:
         return kept[: rows * columns].view(rows, columns)
 
 
-def symmetric_products(approximation: Approximation, memory: int) -> Tensor | None:
+def symmetric_products(approximation: Approximation, memory: int, pieces: int) -> Tensor | None:
     """All products of a set with itself, half of them worked out; None where that does not fit, or they differ."""
     x, comparison = approximation.gallery, approximation.comparison
     fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
@@ -93,7 +93,12 @@ def symmetric_products(approximation: Approximation, memory: int) -> Tensor | No
     found = x.new_empty(x.shape[0], x.shape[0])
     for start in range(0, x.shape[0], _ROWS):
         stop = min(x.shape[0], start + _ROWS)
-        torch.mm(x[start:stop], x[start:].T, out=found[start:stop, start:])
+        here = found[start:stop, start:]
+        for piece, features in enumerate(torch.tensor_split(x, pieces, dim=1)):
+            if piece == 0:
+                torch.mm(features[start:stop], features[start:].T, out=here)
+            else:
+                here.addmm_(features[start:stop], features[start:].T)
         for below in range(stop, x.shape[0], _ROWS):
             # transposed through a piece of memory of its own, which is faster than from place to place
             found[below : below + _ROWS, start:stop] = found[start:stop, below : below + _ROWS].T.contiguous()
