@@ -48,6 +48,16 @@ def test_check_names_what_cannot_be_read(folder, capsys, monkeypatch):
     assert "1 images cannot be read" in out
 
 
+def test_check_without_decoding_claims_nothing(folder, capsys, monkeypatch):
+    (folder / "wren" / "3.png").write_bytes(b"")
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--no-images")
+    assert code == 0
+    assert "no image was decoded" in out
+    assert "can be read" not in out
+    _, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--no-images", "--json")
+    assert json.loads(out)["unreadable"] is None
+
+
 def test_check_of_the_embedded_set(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "data", "check", "glyphs", "--json")
     assert code == 0

@@ -31,12 +31,14 @@ def check(
 
     takes_counts = "check" in inspect.signature(registry.resolve("datasets", name)).parameters
     dataset = data.load(name, root, **({"check": counts} if takes_counts else {}))
-    broken = data.broken_images(dataset, workers) if images and not _is_features(dataset) else {}
+    looked = images and not _is_features(dataset)
+    broken = data.broken_images(dataset, workers) if looked else {}
     found = summary(dataset)
     if as_json:
-        typer.echo(json.dumps({**found, "unreadable": {str(i): why for i, why in broken.items()}}, indent=2))
+        unreadable = {str(i): why for i, why in broken.items()} if looked else None
+        typer.echo(json.dumps({**found, "unreadable": unreadable}, indent=2))
     else:
-        _show(found, broken)
+        _show(found, broken if looked else None)
     if broken:
         raise typer.Exit(1)
 
@@ -69,7 +71,7 @@ def _is_features(dataset: "Dataset") -> bool:
     return getattr(first, "ndim", 0) == 1
 
 
-def _show(found: dict[str, Any], broken: dict[int, str]) -> None:
+def _show(found: dict[str, Any], broken: dict[int, str] | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -85,6 +87,9 @@ def _show(found: dict[str, Any], broken: dict[int, str]) -> None:
     for split, numbers in found["splits"].items():
         table.add_row(split, *(f"{number:,}" for number in numbers.values()))
     console.print(table)
+    if broken is None:
+        console.print("no image was decoded")
+        return
     for why in [*broken.values()][:20]:
         console.print(why, highlight=False, markup=False, soft_wrap=True)
     if len(broken) > 20:
