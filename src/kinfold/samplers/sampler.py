@@ -48,7 +48,7 @@ class Sampler(TorchSampler[list[int]]):
 
     def plan(self, epoch: int) -> Tensor:
         """The global batches of an epoch, (batches, batch_size) item indices: the same on every rank."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say which batches it makes")
 
     def set_epoch(self, epoch: int) -> None:
         """Turn to the batches of this epoch. An epoch that is already under way keeps the batches it has."""
