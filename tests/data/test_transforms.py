@@ -131,7 +131,8 @@ def test_wrong_batches_and_numbers_are_refused():
         Normalize((0.5,), (0.0,))
 
 
-SIZES = {"study-big": 256, "study-googlenet": 227, "bn-inception": 227, "warp": 227}
+SIZES = {"study-big": 256, "study-googlenet": 227, "bn-inception": 227, "warp": 227, "small-grey": 28}
+DRAWS_NOTHING = ("small-grey",)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -142,7 +143,8 @@ def test_pipelines_give_one_size_and_repeat_with_the_generator(name):
     first, again = chosen.train(image, generator(3)), chosen.train(image, generator(3))
     assert first.size == (size, size)
     assert first.tobytes() == again.tobytes()
-    assert len({chosen.train(image, generator(seed)).tobytes() for seed in range(4)}) > 1
+    drawn = {chosen.train(image, generator(seed)).tobytes() for seed in range(4)}
+    assert len(drawn) == 1 if name in DRAWS_NOTHING else len(drawn) > 1
     assert chosen.test(image, generator(1)).tobytes() == chosen.test(image, generator(2)).tobytes()
 
 

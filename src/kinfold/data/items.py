@@ -109,6 +109,10 @@ class Rows:
         """The rows at these positions, in this order."""
         return Rows(self._array, indices if self._indices is None else self._indices[indices])
 
+    def at(self, positions: Array) -> Array:
+        """These rows at once, one below the other."""
+        return np.asarray(self._array[positions if self._indices is None else self._indices[positions]])
+
     def array(self) -> Array:
         """All rows as one array; the file's own (memory-mapped) array where nothing was left out."""
         return self._array if self._indices is None else self._array[self._indices]

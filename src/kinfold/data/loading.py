@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from kinfold.data.dataset import Dataset
 from kinfold.data.images import Errors, ImageError, Mode, check_errors, decode
-from kinfold.data.items import Array
+from kinfold.data.items import Array, Rows
 from kinfold.data.seeds import derived
-from kinfold.data.transforms import Transform
+from kinfold.data.transforms import Transform, Warp
 
 
 class Batch(NamedTuple):
@@ -37,8 +38,9 @@ class Batches:
     """Iterate over (images, labels, indices).
 
     The augmentation of an item depends on (seed, epoch, item, how often it came before in the epoch) alone: any number
-    of workers gives the same batches. `batch_sampler` gives lists of positions (any of kinfold.samplers); without it
-    items come in order, or in an order drawn from (seed, epoch) with `shuffle=True`, `batch_size` at a time.
+    of workers gives the same batches, and ranks that share a sampler see the pictures that one process would see.
+    `batch_sampler` gives lists of positions (any of kinfold.samplers); without it items come in order, or in an order
+    drawn from (seed, epoch) with `shuffle=True`, `batch_size` at a time.
 
     `errors="raise"` stops at an image that cannot be read; `"skip"` leaves it out of its batch and notes it in
     `skipped`: position -> what was wrong.
@@ -68,6 +70,8 @@ class Batches:
         self.skipped: dict[int, str] = {}
         order = _InOrder(len(dataset), batch_size, shuffle, seed) if batch_sampler is None else batch_sampler
         self._keys = _Keys(order)
+        # rows of an array that need no work of their own are taken a batch at a time, without a loader
+        self._rows = _whole_rows(dataset, transform, mode)
         self._loader: DataLoader[_Sample] = DataLoader(
             _Reader(dataset, transform, mode, seed),
             batch_sampler=self._keys,
@@ -80,12 +84,14 @@ class Batches:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, for the order of the items and for their augmentation."""
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """Choose the epoch, for the order of the items and for their augmentation; the next iteration leaves out the
+        first `start` batches without reading them."""
         self._keys.set_epoch(epoch)
+        self._keys.start = start
 
     def __iter__(self) -> Iterator[Batch]:
-        for images, indices, broken in self._loader:
+        for images, indices, broken in self._read():
             if broken and self.errors == "raise":
                 raise ImageError(f"{next(iter(broken.values()))}; errors='skip' leaves such images out")
             self.skipped.update(broken)
@@ -95,6 +101,9 @@ class Batches:
                 images = self.normalize(images)
             yield Batch(images, self.dataset.labels[indices], indices)
 
+    def _read(self) -> "Iterable[_Read]":
+        return self._loader if self._rows is None else _read_rows(self._rows, self._keys.positions())
+
 
 class _Keys(Sampler[list[Key]]):
     """The batches of a sampler with epoch and draw beside each position; it runs in the main process."""
@@ -102,6 +111,7 @@ class _Keys(Sampler[list[Key]]):
     def __init__(self, batches: Iterable[list[int]]) -> None:
         self.batches = batches
         self.epoch = 0
+        self.start = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -112,15 +122,28 @@ class _Keys(Sampler[list[Key]]):
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]  # a sampler without a length says so itself
 
+    def positions(self) -> Iterator[list[int]]:
+        """The batches alone, for items that nothing is drawn for."""
+        return islice(iter(self.batches), self.start, None)
+
     def __iter__(self) -> Iterator[list[Key]]:
-        epoch = self.epoch
-        drawn: Counter[int] = Counter()
-        for batch in self.batches:
-            keys = []
-            for index in batch:
-                keys.append(Key(epoch, int(index), drawn[int(index)]))
-                drawn[int(index)] += 1
-            yield keys
+        epoch, start = self.epoch, self.start
+        # a sampler that shares batches over ranks counts the draws of all ranks
+        shared = getattr(self.batches, "draws", None)
+        draws = _counted(self.batches) if shared is None else shared()
+        for batch in islice(draws, start, None):
+            yield [Key(epoch, index, draw) for index, draw in batch]
+
+
+def _counted(batches: Iterable[list[int]]) -> Iterator[list[tuple[int, int]]]:
+    """Every position with how often it came before."""
+    drawn: Counter[int] = Counter()
+    for batch in batches:
+        found = []
+        for index in map(int, batch):
+            found.append((index, drawn[index]))
+            drawn[index] += 1
+        yield found
 
 
 class _InOrder:
@@ -170,6 +193,22 @@ class _Reader(TorchDataset[_Sample]):
         return key.item, np.asarray(image)
 
 
+def _whole_rows(dataset: Dataset, transform: Transform | None, mode: Mode) -> Rows | None:
+    """The items where a batch of them is a stretch of rows: features, or images that are not transformed."""
+    if not isinstance(dataset.items, Rows) or not len(dataset):
+        return None
+    shape = dataset.items[0].shape
+    unchanged = transform is None or (isinstance(transform, Warp) and shape[:2] == (transform.size, transform.size))
+    plain = len(shape) == 1 or (unchanged and len(shape) == (2 if mode == "L" else 3))
+    return dataset.items if plain else None
+
+
+def _read_rows(rows: Rows, batches: Iterable[list[int]]) -> "Iterator[_Read]":
+    for batch in batches:
+        positions = np.array(batch, dtype=np.int64)
+        yield _stacked(rows.at(positions)), torch.from_numpy(positions), {}
+
+
 def _collate(samples: list[_Sample]) -> _Read:
     broken = {index: found for index, found in samples if isinstance(found, str)}
     good = [(index, found) for index, found in samples if not isinstance(found, str)]
@@ -182,9 +221,14 @@ def _collate(samples: list[_Sample]) -> _Read:
             f"a batch holds images of {len(shapes)} sizes, such as {' and '.join(map(str, sorted(shapes)[:2]))}; "
             "give a transform that crops to one size"
         )
-    stacked = torch.from_numpy(np.stack([found for _, found in good]))
+    return _stacked(np.stack([found for _, found in good])), indices, broken
+
+
+def _stacked(arrays: Array) -> Tensor:
+    """(B, d) as it is, (B, H, W) with one channel, (B, H, W, C) with the channels first."""
+    stacked = torch.from_numpy(arrays)
     if stacked.ndim == 3:
         stacked = stacked[:, None]  # (B, 1, H, W)
     elif stacked.ndim == 4:
         stacked = stacked.permute(0, 3, 1, 2).contiguous()  # (B, C, H, W); one copy of bytes, in the worker
-    return stacked, indices, broken
+    return stacked

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from kinfold import registry
 from kinfold.data.colour import ColorJitter, RandomGray
-from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, STUDY_BN_INCEPTION, Normalize
+from kinfold.data.images import Mode
+from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GREY, STUDY_BN_INCEPTION, Normalize
 from kinfold.data.transforms import (
     BICUBIC,
     CenterCrop,
@@ -20,11 +21,12 @@ from kinfold.data.transforms import (
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Transforms of single images for training and testing, and the normalisation of batches."""
+    """Transforms of single images for training and testing, the normalisation of batches, and colour or grey ("L")."""
 
     train: Transform
     test: Transform
-    normalize: Normalize
+    normalize: Normalize | None
+    mode: Mode = "RGB"
 
 
 def _study(*steps: Transform, size: int = 224, normalize: Normalize = IMAGENET) -> Pipeline:
@@ -48,6 +50,8 @@ PIPELINES: dict[str, Pipeline] = {
     "warp": Pipeline(
         Compose((Warp(256), RandomCrop(227), RandomFlip())), Compose((Warp(256), CenterCrop(227))), BN_INCEPTION
     ),
+    # glyphs and Omniglot for small networks: 28 x 28, grey
+    "small-grey": Pipeline(Warp(28), Warp(28), SMALL_GREY, "L"),
     "efficientnet-lite": Pipeline(
         Compose((RandomResizedCrop(224, resample=BICUBIC), RandomFlip())),
         Compose((Resize(256, BICUBIC), CenterCrop(224))),

@@ -11,6 +11,7 @@ from kinfold.pairs.measures import (
     squared_euclidean,
 )
 from kinfold.pairs.memory import Memory
+from kinfold.pairs.ranks import Ranks
 from kinfold.pairs.relation import Relation
 from kinfold.pairs.tuples import Quadruplets, Triplets
 from kinfold.pairs.view import View, full_precision, view
@@ -19,6 +20,7 @@ __all__ = [
     "Labels",
     "Memory",
     "Quadruplets",
+    "Ranks",
     "Relation",
     "Triplets",
     "View",

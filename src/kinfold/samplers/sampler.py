@@ -1,5 +1,6 @@
 """What all samplers share: an epoch of global batches, and this rank's part of each."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,10 +70,22 @@ class Sampler(TorchSampler[list[int]]):
             self.bank.write(indices, embeddings)
 
     def __iter__(self) -> Iterator[list[int]]:
-        start = self.rank * self.batch_size // self.ranks
-        stop = (self.rank + 1) * self.batch_size // self.ranks
-        for batch in self._plan()[:, start:stop]:
+        for batch in self._plan()[:, self._stretch()]:
             yield batch.tolist()
+
+    def draws(self) -> Iterator[list[tuple[int, int]]]:
+        """This rank's part of the batches, each item with how often it came before in the epoch, on any rank."""
+        mine = self._stretch()
+        drawn: Counter[int] = Counter()
+        for batch in self._plan():
+            found = []
+            for item in batch.tolist():
+                found.append((item, drawn[item]))
+                drawn[item] += 1
+            yield found[mine]
+
+    def _stretch(self) -> slice:
+        return slice(self.rank * self.batch_size // self.ranks, (self.rank + 1) * self.batch_size // self.ranks)
 
     def __len__(self) -> int:
         return self.batches
