@@ -66,6 +66,7 @@ _TARGETS: dict[str, dict[str, str]] = {
         "softhard": "kinfold.miners.softhard:Softhard",
         "hard": "kinfold.miners.hard:Hard",
         "distance-weighted": "kinfold.miners.distance_weighted:DistanceWeighted",
+        "drml-hard": "kinfold.miners.drml_hard:DRMLHard",
     },
     "samplers": {
         "spc": "kinfold.samplers.spc:SPC",
@@ -86,6 +87,23 @@ _TARGETS: dict[str, dict[str, str]] = {
         "folder": "kinfold.data.folder:folder",
         "table": "kinfold.data.table:table",
         "features": "kinfold.data.features:features",
+    },
+    "backbones": {
+        "conv4": "kinfold.models.conv4:Conv4",
+        "features": "kinfold.models.features:Features",
+        "efficientnet-lite0": "kinfold.models.efficientnet_lite:EfficientNetLite0",
+        "bn-inception": "kinfold.models.bn_inception:BNInception",
+        "resnet50": "kinfold.models.resnet:ResNet50",
+        "densenet201": "kinfold.models.torchvision_models:densenet201",
+        "googlenet": "kinfold.models.torchvision_models:googlenet",
+        "timm": "kinfold.models.timm_models:Timm",
+        "transformers": "kinfold.models.transformers_models:Transformers",
+    },
+    "heads": {
+        "linear": "kinfold.models.heads:linear",
+        "mlp": "kinfold.models.heads:mlp",
+        "relational": "kinfold.models.relational:Relational",
+        "independent": "kinfold.models.independent:Independent",
     },
     "metrics": {
         "recall@k": "kinfold.metrics.retrieval:recall",
@@ -120,7 +138,7 @@ _TARGETS: dict[str, dict[str, str]] = {
 
 def kinds() -> list[str]:
     """What there are names of."""
-    return [*_TARGETS]
+    return [*_TARGETS, "recipes"]
 
 
 def names(kind: str) -> list[str]:
@@ -129,6 +147,10 @@ def names(kind: str) -> list[str]:
     >>> names("miners")[:2]
     ['all', 'multi-similarity']
     """
+    if kind == "recipes":  # files, not classes
+        from kinfold import recipes
+
+        return recipes.names()
     return [*_kind(kind)]
 
 
@@ -176,5 +198,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _kind(kind: str) -> dict[str, str]:
     if kind not in _TARGETS:
-        raise ValueError(f"unknown kind {kind!r}{nearest(kind, _TARGETS)}; the kinds are {', '.join(_TARGETS)}")
+        raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds())}; the kinds are {', '.join(kinds())}")
     return _TARGETS[kind]

@@ -1,0 +1,34 @@
+"""Frozen batch norm, in the two senses that papers use the word."""
+
+from typing import Literal, get_args
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+BatchNorm = Literal["train", "frozen-statistics", "frozen"]
+
+
+def check_batch_norm(mode: str) -> None:
+    if mode not in get_args(BatchNorm):
+        raise ValueError(
+            f"unknown batch_norm {mode!r}; 'train' lets it learn, 'frozen-statistics' fixes the running statistics, "
+            "'frozen' fixes scale and shift too"
+        )
+
+
+def batch_norms(network: nn.Module) -> list[nn.Module]:
+    """The batch norm layers of a network, in order; those of rank_batch_norm are among them."""
+    return [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
+
+
+def freeze_statistics(network: nn.Module) -> None:
+    """Normalise by the running statistics, and leave these as they are. `network.train()` would undo it."""
+    for layer in batch_norms(network):
+        layer.eval()
+
+
+def freeze_affine(network: nn.Module) -> None:
+    """Train scale and shift no more."""
+    for layer in batch_norms(network):
+        for parameter in layer.parameters(recurse=False):
+            parameter.requires_grad_(False)

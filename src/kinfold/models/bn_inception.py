@@ -1,0 +1,123 @@
+"""BN-Inception (Ioffe & Szegedy, 2015) as converted from Caffe, the network of most papers on metric learning.
+
+The keys are those of the converted weight files that go round (bn_inception-*.pth), so that these load.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kinfold.models.backbone import Backbone
+
+
+class Inception(NamedTuple):
+    """Channels of one block: 1 x 1; 3 x 3 and two 3 x 3 in a row, each after a 1 x 1 reduction; pooling and 1 x 1.
+
+    A block that halves the picture has neither a 1 x 1 branch nor a projection behind its pooling.
+    """
+
+    name: str
+    single: int
+    three: tuple[int, int]
+    double: tuple[int, int]
+    pool: Literal["avg", "max", "halve"]
+    projection: int
+
+
+BLOCKS = (
+    Inception("3a", 64, (64, 64), (64, 96), "avg", 32),
+    Inception("3b", 64, (64, 96), (64, 96), "avg", 64),
+    Inception("3c", 0, (128, 160), (64, 96), "halve", 0),
+    Inception("4a", 224, (64, 96), (96, 128), "avg", 128),
+    Inception("4b", 192, (96, 128), (96, 128), "avg", 128),
+    Inception("4c", 160, (128, 160), (128, 160), "avg", 128),
+    Inception("4d", 96, (128, 192), (160, 192), "avg", 128),
+    Inception("4e", 0, (128, 192), (192, 256), "halve", 0),
+    Inception("5a", 352, (192, 320), (160, 224), "avg", 128),
+    Inception("5b", 352, (192, 320), (192, 224), "max", 128),
+)
+
+
+class BNInception(Backbone):
+    """(B, 3, H, W), blue, green, red in 0..255 less (104, 117, 128) -> (B, 1024, H / 32, W / 32).
+
+    >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
+    torch.Size([1, 1024, 2, 2])
+    """
+
+    width = 1024
+    stages = ("pool1_3x3_s2", "pool2_3x3_s2", *(f"inception_{block.name}_output" for block in BLOCKS))
+    pipeline = "bn-inception"
+    weight_file = "a file with the keys of the converted Caffe weights, such as bn_inception-52deb4733.pth"
+    classifier = ("last_linear.", "fc.")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._add("conv1_7x7_s2", 3, 64, 7, stride=2)
+        self.pool1_3x3_s2 = _halving()
+        self._add("conv2_3x3_reduce", 64, 64, 1)
+        self._add("conv2_3x3", 64, 192, 3)
+        self.pool2_3x3_s2 = _halving()
+        channels = 192
+        for block in BLOCKS:
+            channels = self._add_block(block, channels)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.pool1_3x3_s2(self._run("conv1_7x7_s2", images))
+        maps = self._run("conv2_3x3", self._run("conv2_3x3_reduce", maps))
+        maps = self.pool2_3x3_s2(maps)
+        for block in BLOCKS:
+            maps = self._run_block(block, maps)
+        return maps
+
+    def _add_block(self, block: Inception, channels: int) -> int:
+        """Make its layers for so many channels in; how many come out."""
+        start = f"inception_{block.name}"
+        stride = 2 if block.pool == "halve" else 1
+        if block.single:
+            self._add(f"{start}_1x1", channels, block.single, 1)
+        self._add(f"{start}_3x3_reduce", channels, block.three[0], 1)
+        self._add(f"{start}_3x3", *block.three, 3, stride)
+        self._add(f"{start}_double_3x3_reduce", channels, block.double[0], 1)
+        self._add(f"{start}_double_3x3_1", *block.double, 3)
+        self._add(f"{start}_double_3x3_2", block.double[1], block.double[1], 3, stride)
+        if block.pool == "avg":
+            pool: nn.Module = nn.AvgPool2d(3, stride=1, padding=1)
+        else:
+            pool = nn.MaxPool2d(3, stride=1, padding=1) if block.pool == "max" else _halving()
+        self.add_module(f"{start}_pool", pool)
+        if block.projection:
+            self._add(f"{start}_pool_proj", channels, block.projection, 1)
+        self.add_module(f"{start}_output", _Joined())
+        return block.single + block.three[1] + block.double[1] + (block.projection or channels)
+
+    def _run_block(self, block: Inception, maps: Tensor) -> Tensor:
+        start = f"inception_{block.name}"
+        branches = [self._run(f"{start}_1x1", maps)] if block.single else []
+        branches.append(self._run(f"{start}_3x3", self._run(f"{start}_3x3_reduce", maps)))
+        double = self._run(f"{start}_double_3x3_1", self._run(f"{start}_double_3x3_reduce", maps))
+        branches.append(self._run(f"{start}_double_3x3_2", double))
+        around = self.get_submodule(f"{start}_pool")(maps)
+        branches.append(self._run(f"{start}_pool_proj", around) if block.projection else around)
+        joined: Tensor = self.get_submodule(f"{start}_output")(branches)
+        return joined
+
+    def _add(self, name: str, channels: int, width: int, kernel: int, stride: int = 1) -> None:
+        # a bias before batch norm has no use, but the weight files have it
+        self.add_module(name, nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2))
+        self.add_module(f"{name}_bn", nn.BatchNorm2d(width))
+
+    def _run(self, name: str, maps: Tensor) -> Tensor:
+        return torch.relu_(self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps)))
+
+
+class _Joined(nn.Module):
+    """The branches of a block side by side; a module, so that what a block gives can be reached by a name."""
+
+    def forward(self, branches: list[Tensor]) -> Tensor:
+        return torch.cat(branches, dim=1)
+
+
+def _halving() -> nn.MaxPool2d:
+    return nn.MaxPool2d(3, stride=2, ceil_mode=True)  # Caffe rounds up

