@@ -6,6 +6,7 @@ from kinfold import registry
 from kinfold.miners.all import All
 from kinfold.miners.distance_weighted import DistanceWeighted
 from kinfold.miners.distance_weighted_pairs import DistanceWeightedPairs
+from kinfold.miners.drml_hard import DRMLHard
 from kinfold.miners.hard import Hard
 from kinfold.miners.miner import Miner
 from kinfold.miners.multi_similarity import MultiSimilarity
@@ -16,6 +17,7 @@ from kinfold.miners.softhard import Softhard
 
 __all__ = [
     "All",
+    "DRMLHard",
     "DistanceWeighted",
     "DistanceWeightedPairs",
     "Hard",

@@ -1,0 +1,31 @@
+"""Recipes that come with the package: TOML files by name."""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Every recipe, without its ending.
+
+    >>> "glyphs" in names()
+    True
+    """
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
+
+
+def find(name: str) -> Path:
+    """The file of a recipe: one of your own by its path, or one of ours by its name."""
+    from kinfold.registry import nearest
+
+    own = Path(name)
+    if own.suffix == ".toml" or own.is_file():
+        if not own.is_file():
+            raise ValueError(f"there is no recipe {own}")
+        return own
+    path = FOLDER / f"{name}.toml"
+    if name not in names():
+        raise ValueError(
+            f"unknown recipe {name!r}{nearest(name, names())}; give a .toml file or one of {', '.join(names())}"
+        )
+    return path

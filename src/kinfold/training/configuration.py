@@ -1,0 +1,205 @@
+"""Everything that decides a run, as typed objects: what a TOML recipe is read into and what is saved with the run."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kinfold import registry
+
+SELECTIONS = ("validation", "last", "test-oracle")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something by its registered name, with options of its own: every other key of its table."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from.
+
+    validation: the share of the training classes that is held out, whole classes, to select on: a fifth where selection
+    asks for it and nothing else is said. A data set with a validation split of its own keeps that. `split_seed` draws
+    the classes, the same for every `seed` of a run.
+    pipeline: a name of kinfold.data.pipeline; "auto" takes the backbone's. cache: decode once and keep in memory.
+    """
+
+    name: str = "glyphs"
+    root: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    validation: float | None = None
+    split_seed: int = 0
+    pipeline: str = "auto"
+    cache: bool = False
+    short_side: int | None = None
+    errors: Literal["raise", "skip"] = "raise"
+    workers: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """What maps an item to its embedding; see kinfold.models.create. "auto" chooses by the data."""
+
+    backbone: str = "auto"
+    dim: int = 128
+    head: str = "linear"
+    pool: Literal["avg", "max", "avg+max"] = "avg"
+    init: Literal["auto", "random", "pca", "half-whiten", "whiten"] = "auto"
+    weights: str | None = None
+    batch_norm: Literal["train", "frozen-statistics", "frozen"] = "train"
+    backbone_options: dict[str, Any] = field(default_factory=dict)
+    head_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Embeddings of earlier batches as a second set to compare with: loss(batch) + weight x loss(batch, memory)."""
+
+    size: int
+    start: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """lr: the backbone's learning rate; head_lr: that of the head, loss_lr: that of proxies and boundaries (lr where
+    left out). Weight decay never touches the loss' parameters. clip: largest norm of the network's gradient."""
+
+    name: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
+    lr: float = 1e-3
+    head_lr: float | None = None
+    loss_lr: float | None = None
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    clip: float | None = None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The factor on every learning rate: a linear rise over `warmup` steps, then `name` over the rest.
+
+    step: times `factor` every `every` steps; milestones: times `factor` at each of `at`; cosine and linear: down to
+    `floor` at the last step.
+    """
+
+    name: Literal["constant", "cosine", "linear", "step", "milestones"] = "constant"
+    warmup: int = 0
+    every: int = 1000
+    at: list[int] = field(default_factory=list)
+    factor: float = 0.1
+    floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Manifold mixup: hidden states of two items are mixed at a layer drawn for each batch ("input", or a stage of the
+    backbone by its name), the share drawn from Beta(alpha, alpha)."""
+
+    alpha: float = 2.0
+    layers: list[str] = field(default_factory=lambda: ["input"])
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how. Give `steps` or `epochs` (of the sampler).
+
+    precision: of the network; losses always compute in float32 at least. micro_batch: items that pass the network at a
+    time; the gradient is still that of the whole batch. head_only: first steps in which the backbone rests.
+    """
+
+    steps: int | None = None
+    epochs: int | None = None
+    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    micro_batch: int | None = None
+    head_only: int = 0
+    device: str = "auto"
+    log_every: int = 10
+    save_seconds: float = 60.0
+    save_every: int | None = None
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and how the space is measured, and which weights the run ends with.
+
+    every: steps between evaluations of the selection data. metric: what selection and patience look at. patience:
+    evaluations without a better value before training stops. diagnose: when metrics of `diagnostics` are taken on the
+    training classes. distance "auto": Euclidean for losses on raw vectors, else cosine.
+    """
+
+    every: int = 200
+    metrics: list[str] = field(default_factory=lambda: ["recall@1", "recall@2", "recall@4", "recall@8", "map@r"])
+    metric: str = "map@r"
+    selection: Literal["validation", "last", "test-oracle"] = "validation"
+    patience: int | None = None
+    distance: Literal["auto", "cosine", "dot", "euclidean"] = "auto"
+    diagnose: Literal["never", "end", "always"] = "end"
+    diagnostics: list[str] = field(default_factory=lambda: ["rho@1", "rho@2", "density", "intra", "inter"])
+    batch_size: int = 256
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run."""
+
+    seed: int = 0
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    loss: Choice = field(default_factory=lambda: Choice("multi-similarity"))
+    miner: Choice | None = None
+    sampler: Choice = field(default_factory=lambda: Choice("spc", {"batch_size": 128, "per_class": 4}))
+    memory: Memory | None = None
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    mixup: Mixup | None = None
+    training: Training = field(default_factory=lambda: Training(steps=1000))
+    evaluation: Evaluation = field(default_factory=Evaluation)
+
+    def __post_init__(self) -> None:
+        for kind, choice in (("losses", self.loss), ("miners", self.miner), ("samplers", self.sampler)):
+            if choice is not None and choice.name not in registry.names(kind):
+                registry.resolve(kind, choice.name)  # raises with the nearest name
+        _check(self)
+
+
+def _check(given: Configuration) -> None:
+    """What no single value shows to be wrong."""
+    training, evaluation = given.training, given.evaluation
+    if (training.steps is None) == (training.epochs is None):
+        raise ValueError("[training] needs steps or epochs, and not both")
+    positive = {
+        "training.steps": training.steps,
+        "training.epochs": training.epochs,
+        "training.micro_batch": training.micro_batch,
+        "training.log_every": training.log_every,
+        "training.save_every": training.save_every,
+        "evaluation.every": evaluation.every,
+        "evaluation.patience": evaluation.patience,
+        "evaluation.batch_size": evaluation.batch_size,
+        "model.dim": given.model.dim,
+        "schedule.every": given.schedule.every,
+        "memory.size": None if given.memory is None else given.memory.size,
+    }
+    for name, value in positive.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    rates = {"lr": given.optimizer.lr, "head_lr": given.optimizer.head_lr, "loss_lr": given.optimizer.loss_lr}
+    for name, rate in rates.items():
+        if rate is not None and not 0 <= rate < float("inf"):
+            raise ValueError(f"optimizer.{name} must be a number from 0 up, got {rate}")
+    if given.data.validation is not None and not 0 <= given.data.validation < 1:
+        raise ValueError(f"data.validation is a share of the classes in [0, 1), got {given.data.validation}")
+    if given.mixup is not None and training.micro_batch is not None:
+        raise ValueError(
+            "mixup mixes items of the whole batch, micro_batch shows the network a part of it: leave one out"
+        )
+    if given.mixup is not None and given.mixup.alpha <= 0:
+        raise ValueError(f"mixup.alpha must be positive, got {given.mixup.alpha}")
+    if evaluation.selection != "last" and evaluation.metric not in evaluation.metrics:
+        raise ValueError(
+            f"evaluation.metric {evaluation.metric!r} selects, but is not among evaluation.metrics "
+            f"({', '.join(evaluation.metrics)}); add it there"
+        )

@@ -1,0 +1,61 @@
+"""Where a run took place: what a result depends on besides its configuration."""
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import kinfold
+from kinfold.pairs import Ranks
+
+PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, threads, ranks and processor; bit-exact resume needs the same of all of them."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "kinfold": kinfold.__version__,
+        "python": platform.python_version(),
+        "packages": found,
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "ranks": Ranks.current().count,
+        "device": str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})",
+        "command": sys.argv[1:],
+    }
+
+
+def chosen_device(name: str) -> torch.device:
+    """ "auto": this rank's GPU where there is one, else the CPU."""
+    if name != "auto":
+        return torch.device(name)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+
+
+class ProcessGroup:
+    """Joins the other ranks where torchrun started this process, and leaves them at the end."""
+
+    def __enter__(self) -> Ranks:
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        self._joined = several and not dist.is_initialized()
+        if self._joined:
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        return Ranks.current()
+
+    def __exit__(self, *error: object) -> None:
+        # after an error the others may not come: torchrun ends them
+        if self._joined and error[0] is None:
+            dist.destroy_process_group()

@@ -1,0 +1,167 @@
+"""Tables of a TOML file to typed objects and back; a key that means nothing is an error that names the nearest."""
+
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from kinfold.registry import nearest
+from kinfold.training.configuration import Choice, Configuration
+
+Kind = TypeVar("Kind")
+Table = Mapping[str, Any]
+OPTIONAL = ("miner",)  # named things that a run may do without
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    """The tables of a TOML file, as they stand."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no recipe {path}")
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
+
+
+def configure(tables: Table, changes: Sequence[str] = ()) -> Configuration:
+    """A checked configuration from tables, after changes such as "loss.k=160".
+
+    >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
+    Choice(name='dro-topk', options={'k': 160})
+    """
+    return parse(Configuration, changed(tables, changes), "")
+
+
+def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
+    """A copy of the tables with values replaced; values are written as in TOML, words may stand without quotes."""
+    result: dict[str, Any] = _copy(tables)
+    # names first: another loss or miner begins without the options of the one it replaces
+    for change in sorted(changes, key=lambda change: not change.partition("=")[0].strip().endswith(".name")):
+        key, equals, written = change.partition("=")
+        path = [part.strip() for part in key.split(".")]
+        if not equals or not all(path):
+            raise ValueError(f"a change looks like loss.k=160, got {change!r}")
+        place = result
+        for part in path[:-1]:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"{change!r}: {part!r} is a value, not a table")
+            place = inner
+        if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != written.strip(" \"'"):
+            place.clear()
+        if written.strip() != "none":
+            place[path[-1]] = _value(written)
+        elif path[-1] == "name" and path[0] in OPTIONAL:
+            result.pop(path[0])  # without a name there is no miner
+        else:
+            place.pop(path[-1], None)
+    return result
+
+
+def parse(kind: type[Kind], table: Any, where: str) -> Kind:
+    """A dataclass from a table, every key known and every value of its type."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"[{where}] must be a table, got {table!r}")
+    if kind is Choice:
+        if not isinstance(table.get("name"), str):
+            raise ValueError(f'[{where}] needs a name, as in name = "..."')
+        return kind(table["name"], {key: _copy(value) for key, value in table.items() if key != "name"})  # type: ignore[call-arg]
+    known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    for key in table:
+        if key not in known:
+            place = f"in [{where}]" if where else "at the top of the recipe"
+            raise ValueError(f"unknown key {key!r} {place}{nearest(key, known)}; there are {', '.join(known)}")
+    required = [n for n, e in known.items() if e.default is MISSING and e.default_factory is MISSING and n not in table]
+    if required:
+        raise ValueError(f"[{where}] needs {', '.join(required)}")
+    return kind(**{key: _typed(hints[key], value, f"{where}.{key}" if where else key) for key, value in table.items()})
+
+
+def tables(configuration: Any) -> dict[str, Any]:
+    """The inverse of `parse`; what is None is left out."""
+    if isinstance(configuration, Choice):
+        return {"name": configuration.name, **configuration.options}
+    found = {entry.name: getattr(configuration, entry.name) for entry in fields(configuration)}
+    return {key: tables(value) if is_dataclass(value) else value for key, value in found.items() if value is not None}
+
+
+def to_toml(table: Table) -> str:
+    """The text of a TOML file with these values."""
+    lines: list[str] = []
+    _emit(table, [], lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _emit(table: Table, path: list[str], lines: list[str]) -> None:
+    if path:
+        lines += ["", f"[{'.'.join(map(_key, path))}]"]
+    for key, value in table.items():
+        if not isinstance(value, Mapping):
+            lines.append(f"{_key(key)} = {_literal(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping) and (value or not path):
+            _emit(value, [*path, key], lines)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_literal(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    raise ValueError(f"{value!r} cannot stand in a recipe; use numbers, words, lists and tables")
+
+
+def _key(word: str) -> str:
+    plain = word and all(c.isascii() and (c.isalnum() or c in "-_") for c in word)
+    return word if plain else _literal(word)
+
+
+def _value(written: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        return written.strip()
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (hint,) = (entry for entry in inner if entry is not type(None))
+        return _typed(hint, value, where)
+    if origin is Literal:
+        if value not in inner:
+            near = nearest(str(value), inner)
+            raise ValueError(f"{where} is {', '.join(map(repr, inner))}; got {value!r}{near}")
+        return value
+    if is_dataclass(hint) and isinstance(hint, type):
+        return parse(hint, value, where)
+    if origin is dict and isinstance(value, Mapping):
+        return _copy(value)
+    if origin is list and isinstance(value, list):
+        return [_typed(inner[0], entry, where) for entry in value]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    words = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
+    wanted = words.get(hint, "a list" if origin is list else "a table")
+    raise ValueError(f"{where} must be {wanted}, got {value!r}")
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,173 @@
+"""From a recipe to a finished run, and a run that was made before."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kinfold.data import Dataset, Pipeline
+from kinfold.metrics.comparison import Distance
+from kinfold.models import Embedder
+from kinfold.training import parts
+from kinfold.training.configuration import Configuration
+from kinfold.training.embedding import embedded
+from kinfold.training.environment import ProcessGroup, environment
+from kinfold.training.folder import RunFolder
+from kinfold.training.loop import Callback
+from kinfold.training.parsing import configure, read, tables, to_toml
+from kinfold.training.work import Work
+
+Recipe = Configuration | Mapping[str, Any] | Path | str
+
+
+def train(
+    recipe: Recipe | None = None,
+    folder: Path | str | None = None,
+    *,
+    changes: Sequence[str] = (),
+    resume: bool = False,
+    dataset: Dataset | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> "Run":
+    """Train, evaluate and save; the run with its model and scores is returned.
+
+    recipe: a TOML file, tables as a dictionary, or a Configuration. changes: such as "loss.k=160". folder: a new one
+    for the run. resume: go on with the run in `folder`, with its own configuration; one that is finished is returned as
+    it is. dataset: learn from this instead of what the configuration names.
+    """
+    if folder is None:
+        raise ValueError("give the folder of the run: kinfold.train(recipe, 'runs/first')")
+    place = RunFolder(folder)
+    if resume:
+        if recipe is not None or changes:
+            raise ValueError("a run that is resumed keeps its own configuration; give no recipe and no changes")
+        given = Run.open(folder).configuration
+    else:
+        given = _configuration({} if recipe is None else recipe, changes)
+    with ProcessGroup() as ranks, ExitStack() as held:
+        if resume and place.finished:
+            return Run(place, given, dataset)
+        if resume:
+            # another number of threads would round differently
+            torch.set_num_threads(json.loads(place.environment.read_text())["threads"])
+        work = Work(given, dataset, ranks)
+        trainer = work.trainer(place, callbacks)
+        # nothing is written before all of it could be put together
+        if ranks.first:
+            if not resume:
+                place.begin(to_toml(tables(work.given)), environment(work.device))
+            held.enter_context(place.held())
+        ranks.wait()
+        state = place.last() if resume else None
+        if resume and ranks.first:
+            place.cut_log(0 if state is None else state["log"])
+        if state is not None:
+            trainer.load_state_dict(state)
+        ranks.wait()
+        trainer.fit()
+        work.finish(trainer, place)
+        return Run(place, work.given, dataset)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A folder that a training wrote: its configuration, log, scores and model."""
+
+    place: RunFolder
+    configuration: Configuration
+    dataset: Dataset | None = None
+
+    @staticmethod
+    def open(folder: Path | str, dataset: Dataset | None = None) -> "Run":
+        """A run that was made before; `dataset` where it was trained on one that no configuration names."""
+        place = RunFolder(folder)
+        if not place.begun:
+            raise ValueError(f"{place.path} is not the folder of a run: it has no {place.configuration.name}")
+        return Run(place, configure(read(place.configuration)), dataset)
+
+    @property
+    def folder(self) -> Path:
+        return self.place.path
+
+    @property
+    def finished(self) -> bool:
+        return self.place.finished
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """What scores.json says; ValueError while the run is not finished."""
+        if not self.finished:
+            raise ValueError(f"{self.folder} is not finished; continue it with kinfold train --resume {self.folder}")
+        found: dict[str, Any] = json.loads(self.place.scores.read_text())
+        return found
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The log: losses and evaluations in their order."""
+        return self.place.events()
+
+    @property
+    def distance(self) -> Distance:
+        found: Any = self.configuration.evaluation.distance
+        return "cosine" if found == "auto" else found
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        return parts.image_pipeline(self.configuration.data, parts.model(self._without_weights()))
+
+    def model(self) -> Embedder:
+        """The selected network, for evaluation: at the end the selected one, before that the best or the newest."""
+        model = parts.model(self._without_weights())
+        if self.configuration.training.precision == "float64":
+            model.double()
+        try:
+            model.load_state_dict(self._weights()["model"])
+        except RuntimeError as wrong:
+            made = json.loads(self.place.environment.read_text()).get("kinfold")
+            raise ValueError(
+                f"the weights of {self.folder}, made by kinfold {made}, do not fit the architecture that its "
+                f"configuration names in this version: {wrong}"
+            ) from None
+        return model.eval()
+
+    def data(self, split: str = "test") -> Dataset:
+        """The items of one split, as the run saw them."""
+        data = parts.dataset(self.configuration.data) if self.dataset is None else self.dataset
+        found: Dataset | None = getattr(parts.split(data, self.configuration.data), split, None)
+        if found is None:
+            raise ValueError(f"the data of {self.folder} has no split {split!r}; there are train, validation and test")
+        return found
+
+    def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
+        """(N, dim) in the order of the data set."""
+        size = self.configuration.evaluation.batch_size
+        precision = self.configuration.training.precision
+        model = self.model()
+        return embedded(model, dataset, self.pipeline, batch_size=size, precision=precision, progress=progress)
+
+    def _weights(self) -> dict[str, Any]:
+        for path in (self.place.model, self.place.best):
+            if path.is_file():
+                return self.place.weights(path)
+        state = self.place.last()
+        if state is None:
+            raise ValueError(
+                f"{self.folder} holds no weights yet; continue it with kinfold train --resume {self.folder}"
+            )
+        return state
+
+    def _without_weights(self) -> Configuration:
+        """The architecture alone: weights come from the run, not from where the backbone's once lay."""
+        return replace(self.configuration, model=replace(self.configuration.model, weights=None))
+
+
+def _configuration(recipe: Recipe, changes: Sequence[str]) -> Configuration:
+    if isinstance(recipe, Configuration):
+        return configure(tables(recipe), changes) if changes else recipe
+    return configure(recipe if isinstance(recipe, Mapping) else read(recipe), changes)

@@ -1,0 +1,220 @@
+"""Everything a run needs, put together: data, model, loss and loop; and what is done when the loop is over."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kinfold import metrics, models
+from kinfold.data import Batches, Dataset, Pipeline
+from kinfold.metrics.comparison import Distance
+from kinfold.metrics.named import metric
+from kinfold.models import Embedder
+from kinfold.pairs import Ranks
+from kinfold.training import parts
+from kinfold.training.configuration import Configuration
+from kinfold.training.embedding import embedded
+from kinfold.training.environment import chosen_device
+from kinfold.training.files import write_json, write_state
+from kinfold.training.folder import RunFolder
+from kinfold.training.logs import JsonLines, tensorboard
+from kinfold.training.loop import Callback, Evaluate, Trainer, finite
+from kinfold.training.objective import Objective
+from kinfold.training.optimizers import optimizer
+from kinfold.training.selection import Selection
+from kinfold.training.step import Step
+
+
+class Work:
+    """One run on this rank, from its configuration (with every "auto" resolved in `given`)."""
+
+    def __init__(self, given: Configuration, dataset: Dataset | None, ranks: Ranks) -> None:
+        data = parts.dataset(given.data) if dataset is None else dataset
+        self.given = given = parts.resolved(given, data)
+        self.ranks = ranks
+        self.device = chosen_device(given.training.device)
+        embedder = parts.model(given)
+        self.pipeline: Pipeline | None = parts.image_pipeline(given.data, embedder)
+        self.splits = parts.split(parts.in_memory(data, given.data, self.pipeline), given.data)
+        self._check_selection()
+        if given.training.precision == "float64":
+            embedder.double()
+        self.model: Embedder = embedder.to(self.device)
+        if given.model.init != "random":
+            features = self.embedded(self.model, self.splits.train, of=self.model.features)
+            models.initialize(self.model.head, features, given.model.init)  # type: ignore[arg-type]  # "auto" is resolved
+        if ranks.count > 1:
+            models.rank_batch_norm(self.model)
+
+    def embedded(self, model: nn.Module, dataset: Dataset, **options: Any) -> Tensor:
+        """(N, d) in evaluation mode, by all ranks."""
+        training = self.given.training
+        return embedded(
+            model,
+            dataset,
+            self.pipeline,
+            batch_size=self.given.evaluation.batch_size,
+            device=self.device,
+            precision=training.precision,
+            workers=self.given.data.workers,
+            ranks=self.ranks,
+            **options,
+        )
+
+    def measured(self, model: nn.Module, dataset: Dataset, names: Sequence[str]) -> dict[str, float]:
+        """Metrics of a data set, queries against their gallery where it tells them apart."""
+        return measure(self.embedded(model, dataset), dataset, names, self.given.evaluation.distance)  # type: ignore[arg-type]
+
+    def trainer(self, folder: RunFolder | None, callbacks: Sequence[Callback]) -> Trainer:
+        given, train = self.given, self.splits.train
+        training, evaluation = given.training, given.evaluation
+        objective = parts.objective(given, len(train.classes), self.model).to(self.device)
+        if training.precision == "float64":
+            objective.double()
+        self._try(objective)
+        sampler = parts.sampler(given, train)
+        batches = Batches(
+            train,
+            None if self.pipeline is None else self.pipeline.train,
+            None if self.pipeline is None else self.pipeline.normalize,
+            batch_sampler=sampler,
+            seed=given.seed,
+            workers=given.data.workers,
+            mode="RGB" if self.pipeline is None else self.pipeline.mode,
+        )
+        step = Step(
+            self.model,
+            objective,
+            seed=given.seed,
+            device=self.device,
+            precision=training.precision,
+            micro_batch=training.micro_batch,
+            mixing=given.mixup,
+            ranks=self.ranks,
+            scaler=torch.amp.GradScaler(self.device.type, enabled=training.precision == "float16"),
+        )
+        own: list[Callback] = []
+        if folder is not None and self.ranks.first:
+            own.append(JsonLines(folder.log, training.log_every))
+            if training.tensorboard:
+                own.append(tensorboard(folder.path / "tensorboard", training.log_every))
+        return Trainer(
+            step,
+            optimizer(self.model, objective, given.optimizer),
+            batches,
+            sampler,
+            steps=(training.epochs or 0) * len(batches) if training.steps is None else training.steps,
+            schedule=given.schedule,
+            selection=Selection(evaluation.selection, evaluation.metric, evaluation.patience),
+            evaluate=self._evaluate(),
+            embed=lambda model: self.embedded(model, train),
+            evaluate_every=evaluation.every,
+            evaluated_split="test" if evaluation.selection == "test-oracle" else "validation",
+            head_only=training.head_only,
+            clip=given.optimizer.clip,
+            folder=folder,
+            save_seconds=training.save_seconds,
+            save_every=training.save_every,
+            callbacks=[*own, *callbacks],
+        )
+
+    def finish(self, trainer: Trainer, folder: RunFolder) -> None:
+        """Take the selected weights, look at the test classes, for the first time and once, and write the scores."""
+        given, selection = self.given, trainer.selection
+        weights = trainer.selected()
+        self.model.load_state_dict(weights)
+        step = selection.best_step if selection.rule == "validation" and selection.best is not None else trainer.done
+        scores: dict[str, Any] = {
+            "selection": selection.rule,
+            "inflated": selection.inflated,
+            "step": step,
+            "steps": trainer.done,
+            "ended": _why(trainer),
+        }
+        names = given.evaluation.metrics if finite(weights) else []  # ruined weights give no space to measure
+        if selection.rule == "validation" and selection.best is not None:
+            scores["validation"] = {name: selection.best_values[name] for name in names}
+        elif self.splits.validation is not None:
+            scores["validation"] = self.measured(self.model, self.splits.validation, names)
+        if selection.inflated:
+            scores["test"] = {name: value for name, (value, _) in selection.oracle.items()}
+            scores["test_steps"] = {name: int(when) for name, (_, when) in selection.oracle.items()}
+        elif self.splits.test is not None:
+            scores["test"] = self.measured(self.model, self.splits.test, names)
+        if given.evaluation.diagnose != "never" and finite(weights):
+            scores["train_space"] = self.measured(self.model, self.splits.train, given.evaluation.diagnostics)
+        if self.ranks.first:
+            write_state(folder.model, {"step": step, "model": weights})
+            # last: with it the run is finished
+            write_json(folder.scores, _defined(scores))
+        self.ranks.wait()
+
+    def _evaluate(self) -> Evaluate | None:
+        evaluation = self.given.evaluation
+        oracle = evaluation.selection == "test-oracle"
+        watched = self.splits.test if oracle else self.splits.validation
+        always = evaluation.diagnose == "always"
+        if watched is None and not always:
+            return None
+
+        def evaluate(model: nn.Module) -> dict[str, float]:
+            values = {} if watched is None else self.measured(model, watched, evaluation.metrics)
+            if always:
+                space = self.measured(model, self.splits.train, evaluation.diagnostics)
+                values |= {f"train {name}": value for name, value in space.items()}
+            return values
+
+        return evaluate
+
+    def _try(self, objective: Objective) -> None:
+        """Let a loss and a miner that do not go together say so now, not after the data was read for an hour."""
+        generator = torch.Generator().manual_seed(0)
+        embeddings = torch.randn(4, self.given.model.dim, generator=generator).to(self.device, torch.float32)
+        with torch.no_grad():
+            objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=self.device))
+
+    def _check_selection(self) -> None:
+        for name in (*self.given.evaluation.metrics, *self.given.evaluation.diagnostics):
+            metric(name)  # raises with the nearest name
+        rule = self.given.evaluation.selection
+        if rule == "validation" and self.splits.validation is None:
+            raise ValueError(
+                "evaluation.selection = 'validation' needs classes to select on: give data.validation, a share of the "
+                "training classes, or choose selection = 'last'"
+            )
+        if rule == "test-oracle" and self.splits.test is None:
+            raise ValueError("evaluation.selection = 'test-oracle' needs test classes, and this data has none")
+        patience = self.given.evaluation.patience
+        if patience is not None and rule == "last" and self.splits.validation is None:
+            raise ValueError("evaluation.patience needs validation classes: give data.validation")
+
+
+def measure(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance: Distance) -> dict[str, float]:
+    """Metrics of embeddings of a data set, queries against their gallery where it tells them apart."""
+    coarse = dataset.coarse
+    options: dict[str, Any] = {"metrics": names, "distance": distance}
+    if dataset.role is None or not (dataset.role == "query").any():
+        return metrics.evaluate(embeddings, dataset.labels, coarse_labels=coarse, **options)
+    query, gallery = (torch.from_numpy(dataset.role == role) for role in ("query", "gallery"))
+    return metrics.evaluate(
+        embeddings[query],
+        dataset.labels[query],
+        embeddings[gallery],
+        dataset.labels[gallery],
+        coarse_labels=None if coarse is None else coarse[query],
+        **options,
+    )
+
+
+def _why(trainer: Trainer) -> str:
+    if trainer.diverged is not None:
+        return f"the loss or the weights were not finite at step {trainer.diverged}"
+    return "no better value for too long" if trainer.selection.exhausted else "all steps done"
+
+
+def _defined(value: Any) -> Any:
+    """NaN is not JSON: undefined numbers are null."""
+    if isinstance(value, dict):
+        return {key: _defined(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and value != value else value

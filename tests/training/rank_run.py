@@ -1,0 +1,194 @@
+"""What each rank of tests/training/test_ranks.py runs, under torchrun with gloo.
+
+Every rank takes its part of a batch through a step, takes the whole batch through the same step alone, and writes down
+by how much the gradients differ, relative to the largest entry. Then all ranks train together.
+"""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import kinfold
+from kinfold.data import Batch
+from kinfold.losses import Mined
+from kinfold.pairs import Memory, Ranks
+from kinfold.training import Objective, Step, train
+from kinfold.training.configuration import Mixup
+from kinfold.training.embedding import embedded
+from tests.problems import LOSSES, NUM_CLASSES, make
+from tests.training.tiny import dataset, recipe
+
+DIM = 7
+MINERS = kinfold.list("miners")
+PARTS = {2: ([7, 5], [11, 1]), 3: ([5, 4, 3], [1, 10, 1])}
+
+
+def source(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def whole_batch(seed=0, dtype=torch.float64, size=12):
+    g = source(seed)
+    labels = torch.arange(size) % 4
+    features = torch.randn(NUM_CLASSES, 9, generator=g, dtype=torch.float64)[labels]
+    features = features + torch.randn(size, 9, generator=g, dtype=torch.float64)
+    order = torch.randperm(size, generator=g)
+    return Batch(features[order].to(dtype), labels[order], 100 * seed + order)
+
+
+def network(dtype=torch.float64):
+    """Two layers with weights of its own, the same on every rank."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return nn.Sequential(nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, DIM)).to(dtype)
+
+
+def objectives():
+    """Every loss as it comes, then with miners, memories and draws."""
+    for name in LOSSES:
+        yield name, lambda name=name: Objective(make(name, dim=DIM))
+    for miner in MINERS:
+        for classes in (None, NUM_CLASSES):
+            loss = lambda classes=classes: make("margin", num_classes=classes)  # noqa: E731
+            made = lambda miner=miner, loss=loss: Objective(Mined(loss(), kinfold.miners.create(miner)))  # noqa: E731
+            yield f"margin, {classes or 'one'} beta, {miner}", made
+    yield "switched", lambda: Objective(Mined(make("triplet"), kinfold.miners.create("random", switch=0.5)))
+    yield "dro-kl, sampled", lambda: Objective(make("dro-kl", sample=20))
+    yield "contrastive, memory", lambda: Objective(make("contrastive"), Memory(30), start=1, weight=0.7)
+    mined = lambda: Mined(make("margin"), kinfold.miners.create("distance-weighted"))  # noqa: E731
+    yield "margin, distance-weighted, memory", lambda: Objective(mined(), Memory(17))
+
+
+def part_of(batch, sizes, rank):
+    own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    return Batch(*(values[own] for values in batch))
+
+
+def after_steps(step, optimizer, parts):
+    """Losses, and the gradients of the last of some steps; the parameters move in between."""
+    losses = []
+    for number, (batch, sizes) in enumerate(parts):
+        if number:
+            optimizer.step()
+        optimizer.zero_grad()
+        losses.append(step(batch, number, sizes).loss)
+    parameters = [*step.model.named_parameters(), *step.objective.named_parameters()]
+    return losses, {name: p.grad.clone() for name, p in parameters if p.grad is not None}
+
+
+def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **options):
+    """Largest relative difference of losses and gradients between all ranks together and one that has everything."""
+    found = []
+    batches = [whole_batch(seed, dtype, sum(sizes)) for seed in range(steps)]
+    for place in (ranks, Ranks()):
+        model, objective = network(dtype), make_objective().to(dtype)
+        step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", ranks=place)
+        for name, value in options.items():
+            setattr(step, name, value)
+        mine = [(part_of(batch, sizes, place.rank) if place.count > 1 else batch) for batch in batches]
+        optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
+        # how many rows each rank has is known beforehand, or not
+        given = [sizes if place.count > 1 and number % 2 == 0 else None for number in range(steps)]
+        found.append(after_steps(step, optimizer, [*zip(mine, given, strict=True)]))
+    (together, gradients), (alone, expected) = found
+    assert gradients.keys() == expected.keys()
+    size = max(float(g.abs().max()) for g in expected.values())
+    differences = {name: float((gradients[name] - g).abs().max()) / size for name, g in expected.items()}
+    loss = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(together, alone, strict=True))
+    return {"loss": loss, "gradient": max(differences.values()), "size": size, "by name": differences}
+
+
+class OwnSlot(Ranks):
+    """The usual mistake: a plain gather, with one's own rows put into their slot for the sake of the graph."""
+
+    def gather(self, rows, sizes=None):
+        together = super().gather(rows.detach(), sizes)
+        if not rows.requires_grad:
+            return together
+        start = sum(sizes[: self.rank])
+        return torch.cat([together[:start], rows, together[start + rows.shape[0] :]])
+
+
+def mixed(ranks, sizes):
+    """The gradient of a mixed batch of several ranks, and that of its definition with everything in one place."""
+    batch, made = whole_batch(size=sum(sizes)), {}
+    draws = [kinfold.training.mixup.draw(Mixup(), size, kinfold.data.seeds.derived(5, 0, 2)) for size in sizes]
+    assert len({draw.share for draw in draws}) == 1
+    partner = torch.cat([draw.partner + sum(sizes[:rank]) for rank, draw in enumerate(draws)])
+    share = draws[0].share
+    for place in ("ranks", "definition"):
+        model, objective = network(), Objective(make("proxy-anchor", dim=DIM)).double()
+        if place == "ranks":
+            step = Step(model, objective, seed=5, precision="float64", ranks=ranks, mixing=Mixup())
+            step(part_of(batch, sizes, ranks.rank), 0, sizes)
+        else:
+            embeddings = model(share * batch.images + (1 - share) * batch.images[partner])
+            value = share * objective.loss(embeddings, batch.labels)
+            (value + (1 - share) * objective.loss(embeddings, batch.labels[partner])).backward()
+        made[place] = [p.grad for p in (*model.parameters(), *objective.parameters())]
+    return max(float((a - b).abs().max()) for a, b in zip(made["ranks"], made["definition"], strict=True))
+
+
+def small_parts_with_batch_norm(ranks, sizes):
+    """Ranks of unequal size that need unequal numbers of small parts; what they have in common is the gradient."""
+    model = kinfold.models.rank_batch_norm(
+        nn.Sequential(nn.Linear(9, 8), nn.BatchNorm1d(8), nn.Linear(8, DIM))
+    ).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter).sin())
+    step = Step(model.eval(), Objective(make("contrastive")), precision="float64", ranks=ranks, micro_batch=4)
+    step.model.train()
+    loss = step(part_of(whole_batch(size=sum(sizes)), sizes, ranks.rank), 0, sizes).loss
+    gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
+    everyone = [torch.empty_like(gradient) for _ in range(ranks.count)]
+    dist.all_gather(everyone, gradient)
+    return bool(all(torch.equal(gradient, other) for other in everyone)) and loss == loss
+
+
+def few_items(ranks):
+    """Whether two items are embedded alike by however many ranks."""
+    data = dataset().where(torch.arange(180) < 2)
+    model = nn.Linear(10, 3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+    return bool(torch.allclose(embedded(model, data, ranks=ranks), embedded(model, data, ranks=Ranks())))
+
+
+def steps(ranks):
+    found = {"losses": {}}
+    for sizes in PARTS[ranks.count]:
+        for name, made in objectives():
+            found["losses"][f"{name} {sizes}"] = compare(made, ranks, sizes)
+    sizes = PARTS[ranks.count][0]
+    simple = lambda: Objective(make("multi-similarity"))  # noqa: E731
+    found["micro-batch"] = {f"{size}": compare(simple, ranks, sizes, micro_batch=size) for size in (1, 2, 4, 5)}
+    found["float32"] = {name: compare(made, ranks, sizes, torch.float32) for name, made in objectives()}
+    proxies = lambda: Objective(make("proxy-anchor", dim=DIM))  # noqa: E731
+    found["own slot"] = compare(proxies, OwnSlot(ranks.rank, ranks.count), sizes, steps=1)
+    found["mixup"] = mixed(ranks, sizes)
+    found["batch norm in small parts"] = small_parts_with_batch_norm(ranks, [5, *[4] * (ranks.count - 1)])
+    found["few items"] = few_items(ranks)
+    return found
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torch.set_num_threads(1)
+    here = Ranks.current()
+    out = Path(sys.argv[1])
+    results = steps(here)
+    gathered = [None] * here.count
+    dist.all_gather_object(gathered, results)
+    if here.first:
+        (out / f"{here.count}.json").write_text(json.dumps(gathered))
+    for name, changes in json.loads((out / "runs.json").read_text()).items():
+        variant = changes.pop("variant")
+        train(recipe(variant, **changes), out / f"{name} on {here.count}", dataset=dataset(variant))
+    dist.destroy_process_group()

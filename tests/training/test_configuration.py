@@ -1,0 +1,124 @@
+"""Recipes become typed objects; whatever means nothing is an error that names the nearest thing that does."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kinfold
+from kinfold import recipes
+from kinfold.training.configuration import Choice, Configuration, Schedule
+from kinfold.training.parsing import changed, configure, read, tables, to_toml
+from kinfold.training.schedules import factor
+
+
+def test_a_resolved_configuration_survives_being_written_and_read():
+    first = configure({"loss": {"name": "dro-topk", "k": 160}, "memory": {"size": 10}, "mixup": {"layers": ["input"]}})
+    again = configure(tomllib.loads(to_toml(tables(first))))
+    assert again == first
+
+
+@pytest.mark.parametrize("name", kinfold.list("recipes"))
+def test_every_recipe_of_the_package_is_valid(name):
+    assert isinstance(configure(read(recipes.find(name))), Configuration)
+
+
+def test_changes_are_written_as_in_toml_and_words_need_no_quotes():
+    found = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "schedule.at=[1, 2]", "seed=7"])
+    assert found.loss == Choice("margin", {"beta": 0.6})
+    assert (found.data.name, found.schedule.at, found.seed) == ("cub", [1, 2], 7)
+
+
+def test_another_loss_begins_without_the_options_of_the_one_before_in_any_order_of_changes():
+    before = {"loss": {"name": "margin", "beta": 0.6}}
+    assert changed(before, ["loss.k=3", "loss.name=dro-topk"])["loss"] == {"name": "dro-topk", "k": 3}
+    assert before == {"loss": {"name": "margin", "beta": 0.6}}
+
+
+def test_none_takes_a_value_or_a_whole_table_away():
+    before = {"miner": {"name": "random"}, "evaluation": {"patience": 3}}
+    found = configure(before, ["miner.name=none", "evaluation.patience=none"])
+    assert found.miner is None
+    assert found.evaluation.patience is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"optimiser": {}}, "unknown key 'optimiser'.*did you mean 'optimizer'"),
+        ({"optimizer": {"rate": 1}}, r"unknown key 'rate' in \[optimizer\].*lr"),
+        ({"training": {"step": 5}}, "did you mean 'steps'"),
+        ({"loss": {"name": "tripplet"}}, "did you mean 'triplet'"),
+        ({"miner": {"name": "semi-hard"}}, "did you mean 'semihard'"),
+        ({"loss": {}}, "needs a name"),
+        ({"loss": "margin"}, "must be a table"),
+        ({"training": {"steps": 5.5}}, "training.steps must be a whole number"),
+        ({"training": {"steps": True}}, "training.steps must be a whole number"),
+        ({"training": {"steps": 0}}, "training.steps must be at least 1"),
+        ({"training": {}}, "steps or epochs"),
+        ({"training": {"steps": 1, "epochs": 1}}, "and not both"),
+        ({"optimizer": {"lr": "fast"}}, "optimizer.lr must be a number"),
+        ({"optimizer": {"lr": -1.0}}, "optimizer.lr must be a number from 0 up"),
+        ({"optimizer": {"name": "adm"}}, "did you mean 'adam'"),
+        ({"evaluation": {"selection": "test"}}, "did you mean 'test-oracle'"),
+        ({"evaluation": {"metric": "nmi"}}, "add it there"),
+        ({"evaluation": {"metrics": "map@r"}}, "must be a list"),
+        ({"data": {"validation": 1.5}}, "share of the classes"),
+        ({"mixup": {}, "training": {"steps": 1, "micro_batch": 4}}, "leave one out"),
+        ({"memory": {}}, "needs size"),
+    ],
+)
+def test_what_means_nothing_is_an_error_that_helps(given, said):
+    with pytest.raises(ValueError, match=said):
+        configure(given)
+
+
+@pytest.mark.parametrize("change", ["loss.k", "=3", "loss..k=3", "seed.x=1"])
+def test_a_change_that_is_none_is_refused(change):
+    with pytest.raises(ValueError, match=r"looks like loss\.k=160|is a value, not a table"):
+        configure({"seed": 1}, [change])
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text("loss = [")
+    with pytest.raises(ValueError, match=r"wrong\.toml is not valid TOML"):
+        read(path)
+    with pytest.raises(ValueError, match="there is no recipe"):
+        recipes.find(str(tmp_path / "absent.toml"))
+    with pytest.raises(ValueError, match="did you mean 'glyphs'"):
+        recipes.find("glyps")
+
+
+values = st.recursive(
+    st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.dictionaries(st.text(min_size=1, max_size=8), values)))
+def test_whatever_is_written_is_read_back(table):
+    assert tomllib.loads(to_toml(table)) == table
+
+
+@given(
+    st.sampled_from(["constant", "cosine", "linear", "step", "milestones"]),
+    st.integers(0, 20),
+    st.integers(1, 200),
+    st.floats(0, 1),
+)
+def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps, floor):
+    schedule = Schedule(name, warmup=warmup, every=7, at=[30, 60], factor=0.5, floor=floor)
+    rates = [factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
+    assert all(0 <= rate <= 1 for rate in rates)
+    assert rates[:warmup] == sorted(rates[:warmup])
+    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
+    assert rates[warmup] == (1.0 if name != "milestones" or warmup < 30 else rates[warmup])
+
+
+def test_schedules_are_what_their_names_say():
+    assert [factor(Schedule("step", every=2), step, 6) for step in range(5)] == [1, 1, 0.1, 0.1, 0.1**2]
+    assert [factor(Schedule("milestones", at=[1, 3]), step, 6) for step in range(4)] == [1, 0.1, 0.1, 0.1**2]
+    assert [factor(Schedule("linear", floor=0.5), step, 4) for step in range(5)] == [1, 0.875, 0.75, 0.625, 0.5]

@@ -1,0 +1,257 @@
+"""State files: everything comes back with type and bits, nothing else is taken, and a file is whole or not there."""
+
+import json
+import math
+import os
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from kinfold.training import files
+from kinfold.training.files import read_state, same_bits, write_json, write_state, write_text, write_whole
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
+
+
+@st.composite
+def tensors(draw):
+    """Of any type and shape, with any bits, sometimes not contiguous."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    count = math.prod(shape)
+    if dtype == torch.bool:
+        return torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)), dtype=dtype).reshape(shape)
+    size = count * torch.empty(0, dtype=dtype).element_size()
+    content = bytearray(draw(st.binary(min_size=size, max_size=size)))
+    flat = torch.frombuffer(content, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+    tensor = flat.reshape(shape)
+    return tensor.transpose(0, -1) if tensor.ndim > 1 and draw(st.booleans()) else tensor
+
+
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=True, allow_infinity=True)
+    | st.text(st.characters(codec="utf-8"))
+)
+keys = st.text(max_size=5) | st.integers(-5, 5) | st.tuples(st.text(max_size=2), st.integers(0, 3))
+states = st.recursive(
+    plain | tensors(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4) | st.lists(inner, max_size=3).map(tuple)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(state=states)
+def test_any_nested_state_comes_back_with_every_bit(tmp_path_factory, state):
+    path = tmp_path_factory.mktemp("state") / "a.safetensors"
+    sha256 = write_state(path, state)
+    assert same_bits(read_state(path), state)
+    assert same_bits(read_state(path, sha256), state)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (1, True),
+        (0.0, -0.0),
+        ([1], (1,)),
+        ({1: 2}, {True: 2}),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ([1, 2], [1]),
+        (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
+        (torch.zeros(2), torch.zeros(1, 2)),
+        (torch.zeros(1), -torch.zeros(1)),
+        (torch.ones(1), torch.ones(1).nextafter(torch.tensor(2.0))),
+        (torch.ones(1), nn.Parameter(torch.ones(1))),
+        (None, 0),
+        ("1", 1),
+    ],
+)
+def test_what_differs_in_type_order_or_one_bit_is_not_the_same(one, other):
+    assert same_bits(one, one)
+    assert same_bits(other, other)
+    assert not same_bits(one, other)
+
+
+def test_nan_is_the_same_as_itself(tmp_path):
+    write_state(tmp_path / "a", {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
+    assert same_bits(read_state(tmp_path / "a"), {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
+
+
+def test_shared_and_strided_memory_is_saved_value_by_value(tmp_path):
+    base = torch.arange(12.0)
+    state = {"tied": base, "again": base, "part": base[2:5], "odd": base[::2], "wide": torch.ones(1).expand(3, 2)}
+    write_state(tmp_path / "a", state)
+    found = read_state(tmp_path / "a")
+    assert same_bits(found, state)
+    found["tied"].zero_()
+    assert found["again"][1] == 1  # what is read shares nothing
+
+
+def test_a_parameter_comes_back_as_a_plain_tensor(tmp_path):
+    write_state(tmp_path / "a", nn.Parameter(torch.ones(2)))
+    assert same_bits(read_state(tmp_path / "a"), torch.ones(2))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), 1j, nn.Linear(1, 1), torch.Generator(), print])
+def test_what_is_no_plain_state_is_refused_by_its_type(value, tmp_path):
+    with pytest.raises(TypeError, match=f"{type(value).__name__} cannot be saved"):
+        write_state(tmp_path / "a", {"deep": [value]})
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_state_of_an_optimizer_goes_on_alike(tmp_path):
+    def stepped(optimizer, parameter, times):
+        for _ in range(times):
+            parameter.grad = parameter.detach().sin()
+            optimizer.step()
+
+    for kind in (torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop):
+        options = {} if kind is torch.optim.Adam else {"momentum": 0.9}
+        parameter = nn.Parameter(torch.linspace(1, 2, 5))
+        optimizer = kind([parameter], lr=0.1, **options)
+        stepped(optimizer, parameter, 3)
+        write_state(tmp_path / "a", {"optimizer": optimizer.state_dict(), "parameter": parameter})
+        stepped(optimizer, parameter, 2)
+        found = read_state(tmp_path / "a")
+        other = nn.Parameter(found["parameter"])
+        again = kind([other], lr=0.1, **options)
+        again.load_state_dict(found["optimizer"])
+        stepped(again, other, 2)
+        assert same_bits(parameter, other)
+        assert same_bits(optimizer.state_dict(), again.state_dict())
+
+
+def test_other_programs_find_the_weights_by_their_names(tmp_path):
+    weight = torch.arange(6.0).reshape(2, 3)
+    state = {"step": 3, "model": {"head.weight": weight, "head": {"weight": weight + 1}}, "list": [weight + 2]}
+    write_state(tmp_path / "a.safetensors", state)
+    found = load_file(tmp_path / "a.safetensors")
+    assert {name: tensor[0, 0].item() for name, tensor in found.items()} == {
+        "model.head.weight": 0,
+        "model.head.weight'": 1,  # two of one name are told apart
+        "list.0": 2,
+    }
+    assert same_bits(read_state(tmp_path / "a.safetensors"), state)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "state.safetensors"
+    sha256 = write_state(
+        path, {"a": torch.arange(20.0), "b": [1, {"c": torch.ones(3, dtype=torch.int64)}], "d": "word"}
+    )
+    return path.read_bytes(), sha256
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_changed_byte_is_always_found_by_the_checksum(tmp_path_factory, written, data):
+    content, sha256 = written
+    place = data.draw(st.integers(0, len(content) - 1))
+    changed = bytearray(content)
+    changed[place] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path_factory.mktemp("changed") / "state.safetensors"
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match=r"state.safetensors is damaged.*sha256"):
+        read_state(path, sha256)
+    with suppress(ValueError):  # without it the change may go unnoticed, but no other error than this one may come
+        read_state(path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100, -1])
+def test_a_file_cut_short_is_damaged_with_and_without_a_checksum(written, length, tmp_path):
+    content, sha256 = written
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(content[:length])
+    for known in (None, sha256):
+        with pytest.raises(ValueError, match=r"state.safetensors is damaged"):
+            read_state(path, known)
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    path = tmp_path / "other"
+    with pytest.raises(ValueError, match="other is missing"):
+        read_state(path)
+    path.mkdir()
+    with pytest.raises(ValueError, match="other cannot be read: Is a directory"):
+        read_state(path)
+    path = tmp_path / "pickle"
+    torch.save({"a": torch.ones(1)}, path)
+    with pytest.raises(ValueError, match="pickle is damaged or not a file of this kind"):
+        read_state(path)
+    path = tmp_path / "foreign"
+    save_file({"a": torch.ones(1)}, path)
+    with pytest.raises(ValueError, match="foreign is damaged or not a file of this kind"):
+        read_state(path)
+
+
+def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
+    for value in ("one", "two"):
+        write_text(tmp_path / "a.txt", value)
+        write_json(tmp_path / "b.json", {"value": value, "ü": [1.5, None]})
+    assert (tmp_path / "a.txt").read_text() == "two"
+    assert json.loads((tmp_path / "b.json").read_bytes()) == {"value": "two", "ü": [1.5, None]}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.json"}
+
+
+@pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
+def test_a_failed_write_keeps_what_was_there_and_says_so(broken, tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "before")
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    if broken != "write":
+        monkeypatch.setattr(os, broken, full)
+    with pytest.raises(OSError, match=r"cannot write .*a.txt: No space left on device; what was there before is kept"):
+        write_whole(path, full if broken == "write" else lambda file: file.write(b"after"))
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_an_interrupt_while_writing_passes_and_leaves_nothing_beside(tmp_path):
+    def interrupted(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a.txt", interrupted)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
+    plain = os.fsync
+
+    def only_files(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(22, "Invalid argument")
+        plain(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", only_files)
+    write_text(tmp_path / "a.txt", "there")
+    assert (tmp_path / "a.txt").read_text() == "there"

@@ -1,0 +1,143 @@
+"""Several processes train as one: the same gradient for every loss, and the same run from end to end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import kinfold
+from kinfold.training import train
+from kinfold.training.files import read_state
+from tests.problems import LOSSES
+from tests.training.tiny import dataset, difference, lines, recipe, write_files
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+SEVERAL = [2, 3]
+# batch norm in training mode, a batch that three ranks cannot share evenly, a last evaluation; a bank, a memory, draws
+RUNS = {
+    "pictures": {
+        "variant": "pictures",
+        "training": {"precision": "float64", "steps": 12},
+        "sampler": {"batch_size": 20},
+        "mixup": None,
+    },
+    "gc": {"variant": "gc", "training": {"precision": "float64"}},
+    "memory": {"variant": "memory with draws", "training": {"precision": "float64", "micro_batch": 6}},
+}
+
+
+def torchrun(ranks, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*command, "-m", *map(str, arguments)]
+
+
+@pytest.fixture(scope="module", params=SEVERAL)
+def launched(request, tmp_path_factory):
+    """What all ranks found, and the folder of their runs: starting processes is slow, so it is done once."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "runs.json").write_text(json.dumps(RUNS))
+    command = torchrun(request.param, "tests.training.rank_run", folder)
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((folder / f"{request.param}.json").read_text())
+    assert len(found) == request.param
+    return found, folder
+
+
+def test_every_loss_has_the_gradient_of_one_process(launched):
+    for on_rank in launched[0]:
+        names = {name.rsplit(" [")[0] for name in on_rank["losses"]}
+        assert set(LOSSES) < names
+        assert {f"margin, one beta, {miner}" for miner in kinfold.list("miners")} < names
+        for name, found in on_rank["losses"].items():
+            assert found["size"] > 1e-4, f"{name}: nothing to compare"
+            assert found["gradient"] < 1e-10, name
+            assert found["loss"] < 1e-10, name
+
+
+def test_what_a_loss_learns_itself_has_the_gradient_of_one_process(launched):
+    for on_rank in launched[0]:
+        for name, owned in (("proxy-anchor", "loss.proxies"), ("margin", "loss.beta"), ("softmax", "loss.proxies")):
+            compared = [found["by name"] for key, found in on_rank["losses"].items() if key.startswith(f"{name} [")]
+            assert len(compared) == 2
+            assert all(owned in by_name for by_name in compared)
+
+
+def test_an_own_slot_in_a_plain_gather_would_be_noticed(launched):
+    ranks = len(launched[0])
+    for on_rank in launched[0]:
+        found = on_rank["own slot"]["by name"]
+        # the network gets 1 / ranks of its gradient, proxies all of theirs
+        assert found["loss.proxies"] < 1e-10
+        network = max(difference for name, difference in found.items() if not name.startswith("loss."))
+        assert network == pytest.approx(1 - 1 / ranks)
+
+
+def test_small_parts_and_single_precision_agree_too(launched):
+    for on_rank in launched[0]:
+        for size, found in on_rank["micro-batch"].items():
+            assert found["gradient"] < 1e-10, size
+        for name, found in on_rank["float32"].items():
+            assert found["gradient"] < 1e-4, name
+
+
+def test_mixed_items_are_weighted_alike_on_all_ranks(launched):
+    assert max(on_rank["mixup"] for on_rank in launched[0]) < 1e-12
+
+
+def test_ranks_that_need_unequal_numbers_of_small_parts_do_not_wait_for_each_other(launched):
+    assert all(on_rank["batch norm in small parts"] for on_rank in launched[0])
+
+
+def test_fewer_items_than_ranks_are_embedded(launched):
+    assert all(on_rank["few items"] for on_rank in launched[0])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_on_several_ranks_is_that_of_one_process(name, launched):
+    found, folder = launched
+    several = folder / f"{name} on {len(found)}"
+    changes = {key: value for key, value in RUNS[name].items() if key != "variant"}
+    variant = RUNS[name]["variant"]
+    alone = train(recipe(variant, **changes), folder / f"{name} alone", dataset=dataset(variant))
+    weights = [read_state(run / "model.safetensors")["model"] for run in (several, alone.folder)]
+    assert weights[0].keys() == weights[1].keys()
+    for key, expected in weights[1].items():
+        torch.testing.assert_close(weights[0][key], expected, atol=1e-10, rtol=1e-10, msg=key)
+    scores = [json.loads((run / "scores.json").read_text()) for run in (several, alone.folder)]
+    for split in ("validation", "test"):
+        assert scores[0].pop(split) == scores[1].pop(split)
+    assert scores[0].pop("train_space") == pytest.approx(scores[1].pop("train_space"), abs=1e-10)
+    assert scores[0] == scores[1]
+    for line, expected in zip(lines(several), lines(alone.folder), strict=True):
+        assert line == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.slow
+def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
+    changes = {"training": {"steps": 600, "save_every": 50}, "evaluation": {"every": 200}}
+    path = write_files(tmp_path, **changes)
+    folders = [tmp_path / "stopped", tmp_path / "expected"]
+    command = torchrun(2, "kinfold", "train")
+    process = subprocess.Popen(
+        [*command, path, "--out", folders[0]], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 120
+    while not (folders[0] / "log.jsonl").exists() or len(lines(folders[0])) < 120:
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert f"go on with: kinfold train --resume {folders[0]}" in said
+    for arguments in (["--resume", folders[0]], [path, "--out", folders[1]]):
+        subprocess.run([*command, *arguments], env=ENVIRONMENT, check=True, capture_output=True, timeout=180)
+    assert difference(*folders) == ""

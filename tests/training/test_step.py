@@ -1,0 +1,267 @@
+"""One step: the gradient that it leaves, what it keeps still, and when the loop goes no further."""
+
+import copy
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import kinfold
+from kinfold.data import Batch, Batches
+from kinfold.data.seeds import derived
+from kinfold.losses import Mined
+from kinfold.pairs import Memory
+from kinfold.training import Objective, Step, Trainer, mixup, train
+from kinfold.training.configuration import Mixup, Optimizer
+from kinfold.training.files import same_bits
+from kinfold.training.optimizers import optimizer
+from tests.training.tiny import dataset, recipe
+
+BATCH = 12
+
+
+def batch(seed=0, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    images = torch.randn(BATCH, 9, generator=g, dtype=torch.float64).to(dtype)
+    return Batch(images, torch.arange(BATCH) % 4, torch.arange(BATCH))
+
+
+def network(dropout=0.0, norm=False, dtype=torch.float64):
+    head = {"dropout": dropout, "batch_norm": norm, "hidden": 8}
+    made = kinfold.models.create("features", 5, "mlp", backbone_options={"width": 9}, head_options=head)
+    return made.to(dtype)
+
+
+def contrastive():
+    return Objective(kinfold.losses.create("contrastive"))
+
+
+def mined_with_memory():
+    mined = Mined(kinfold.losses.create("margin"), kinfold.miners.create("distance-weighted"))
+    return Objective(mined, Memory(30)).double()
+
+
+def gradients(model, objective, step=3, **options):
+    """Loss and all gradients of one step."""
+    done = Step(model, objective, seed=1, precision="float64", **options)(batch(), step)
+    return done.loss, [p.grad for p in (*model.parameters(), *objective.parameters())]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 11, 12, 100])
+@pytest.mark.parametrize("objective", [contrastive, mined_with_memory])
+def test_small_parts_give_the_gradient_of_the_whole_batch(size, objective):
+    loss, expected = gradients(network(), objective())
+    found_loss, found = gradients(network(), objective(), micro_batch=size)
+    assert found_loss == pytest.approx(loss, abs=1e-12)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def test_plain_accumulation_would_be_another_gradient():
+    _, expected = gradients(network(), contrastive())
+    model, objective = network(), contrastive()
+    images, labels, _ = batch()
+    for part in torch.arange(BATCH).split(4):
+        (objective.loss(model(images[part]), labels[part]) / 3).backward()
+    assert max(float((p.grad - e).abs().max()) for p, e in zip(model.parameters(), expected, strict=False)) > 1e-3
+
+
+@pytest.mark.parametrize("size", [3, 5, 12])
+def test_no_part_is_larger_than_asked_for(size):
+    model, seen = network(), []
+    model.register_forward_pre_hook(lambda module, given: seen.append(given[0].shape[0]))
+    gradients(model, contrastive(), micro_batch=size)
+    assert max(seen) <= size
+    assert sum(seen) == BATCH if size >= BATCH else 2 * BATCH
+
+
+def test_dropout_is_the_same_in_both_passes():
+    model, seen = network(dropout=0.5), []
+    model.register_forward_hook(lambda module, given, output: seen.append(output.detach().clone()))
+    gradients(model, contrastive(), micro_batch=5)
+    first, second = seen[:3], seen[3:]
+    assert same_bits(first, second)
+    # and not the same for every part, nor in every step
+    images = batch().images[:4]
+    step = Step(model, contrastive(), seed=1, precision="float64", micro_batch=5)
+    masks = [step._embed(images, *numbers) for numbers in ((3, 0), (3, 0), (3, 1), (4, 0))]
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+    assert not torch.equal(masks[0], masks[3])
+
+
+def test_running_statistics_see_every_item_once():
+    model, expected = network(norm=True), network(norm=True)
+    with pytest.warns(UserWarning, match="frozen-statistics"):
+        step = Step(model, contrastive(), precision="float64", micro_batch=4)
+    step(batch(), 0)
+    for part in batch().images.split(4):
+        expected(part)
+    assert same_bits(dict(model.named_buffers()), dict(expected.named_buffers()))
+    assert int(dict(model.named_buffers())["head.1.num_batches_tracked"]) == 3
+
+
+def test_frozen_statistics_make_small_parts_exact():
+    losses = []
+    for size in (None, 4):
+        model = network(norm=True)
+        model.head[1].eval()
+        losses.append(gradients(model, contrastive(), micro_batch=size))
+    assert losses[0][0] == pytest.approx(losses[1][0], abs=1e-12)
+    for one, other in zip(losses[0][1], losses[1][1], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
+    settings, model, objective = Mixup(alpha=2.0), network(), contrastive()
+    loss, found = gradients(model, objective, mixing=settings)
+    mix = mixup.draw(settings, BATCH, derived(1, 3, 2))
+    assert 0 < mix.share < 1
+    images, labels, _ = batch()
+    plain = network()
+    shown = torch.stack([mix.share * images[i] + (1 - mix.share) * images[mix.partner[i]] for i in range(BATCH)])
+    embeddings = plain(shown)
+    value = mix.share * objective.loss(embeddings, labels)
+    value = value + (1 - mix.share) * objective.loss(embeddings, labels[mix.partner])
+    value.backward()
+    assert loss == pytest.approx(value.item(), abs=1e-12)
+    for one, other in zip(found, plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other.grad, atol=1e-12, rtol=1e-12)
+
+
+def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_left_as_it_was():
+    model = kinfold.models.create("conv4", 5, backbone_options={"width": 8}).double()
+    model.eval()  # batch norm by its running statistics, to compare with a plain forward pass
+    images, labels = torch.rand(8, 1, 16, 16, dtype=torch.float64, generator=derived(0)), torch.arange(8) % 3
+    objective = contrastive()
+    step = Step(model, objective, seed=1, precision="float64", mixing=Mixup(layers=["block2"]))
+    found = step(Batch(images, labels, torch.arange(8)), 0)
+    mix = mixup.draw(step.mixing, 8, derived(1, 0, 2))
+    body = model.backbone
+    hidden = body.block2(body.block1(images))
+    hidden = mix.share * hidden + (1 - mix.share) * hidden[mix.partner]
+    expected = model.head(body.block4(body.block3(hidden)).mean(dim=(2, 3)))
+    torch.testing.assert_close(found.embeddings, expected.detach(), atol=1e-12, rtol=1e-12)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def trainer(model, steps=4, callbacks=(), settings=None, **options):
+    data = dataset()
+    data = data.where(torch.arange(len(data)) < 90)
+    sampler = kinfold.samplers.create("spc", data.labels, batch_size=16, per_class=4)
+    objective = contrastive()
+    made = optimizer(model, objective, settings or Optimizer(name="sgd", lr=1.0, momentum=0.0))
+    batches = Batches(data, batch_sampler=sampler)
+    return Trainer(Step(model, objective), made, batches, sampler, steps=steps, callbacks=callbacks, **options)
+
+
+class Trunk(nn.Module):
+    """A body and a head, both with weights."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.body, self.head = nn.Linear(10, 8), nn.Linear(8, 4)
+
+    def forward(self, images):
+        return self.head(self.body(images).tanh())
+
+
+def test_the_backbone_rests_while_the_head_learns_alone():
+    model, seen = Trunk(), []
+    start = copy.deepcopy(model.state_dict())
+
+    def look(event):
+        seen.append(copy.deepcopy(model.state_dict()))
+
+    # momentum and weight decay would move what has no gradient, if it were zero instead of absent
+    settings = Optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
+    trainer(model, 5, [look], settings, head_only=3).fit()
+    for number in range(3):
+        assert torch.equal(seen[number]["body.weight"], start["body.weight"])
+        assert not torch.equal(seen[number]["head.weight"], start["head.weight"])
+    assert not torch.equal(seen[3]["body.weight"], start["body.weight"])
+
+
+@pytest.mark.parametrize("head_only", [0, 1])
+def test_the_gradient_of_what_is_trained_is_clipped_to_the_norm(head_only):
+    def moved(clip):
+        model = Trunk()
+        start = copy.deepcopy(model.state_dict())
+        trainer(model, 1, clip=clip, head_only=head_only).fit()
+        return torch.cat([(value - start[name]).flatten() for name, value in model.state_dict().items()])
+
+    free = moved(None)
+    norm = float(free.norm())  # of the gradient: the learning rate is 1
+    assert norm > 0.01
+    torch.testing.assert_close(moved(norm / 2), free / 2, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(moved(norm * 2), free)
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_ends_training_without_an_update(poison):
+    model, events = Trunk(), []
+
+    def spoil(event):
+        events.append(event)
+        if event.kind == "step" and event.step == 2 and math.isfinite(event.values["loss"]):
+            with torch.no_grad():
+                model.head.bias[0] = poison
+
+    made = trainer(model, 6, [spoil], Optimizer(name="adam", lr=0.1))
+    made.fit()
+    assert made.done == made.diverged == 2
+    # the other weights stay as they were when it happened
+    assert all(bool(p.isfinite().all()) for name, p in model.named_parameters() if name != "head.bias")
+    assert int(made.optimizer.state_dict()["state"][0]["step"]) == 2
+    assert [event.kind for event in events] == ["step", "step", "step", "end"]
+    assert not math.isfinite(events[2].values["loss"])
+
+
+def test_a_run_that_diverged_ends_with_its_best_weights_and_says_why(tmp_path):
+    run = train(recipe(optimizer={"name": "sgd", "lr": 1e38}), tmp_path / "run", dataset=dataset())
+    assert run.scores["ended"] == "the loss was not finite at step 1"
+    assert run.scores["step"] == 0
+    assert all(bool(value.isfinite().all()) for value in run.model().state_dict().values())
+    assert run.events[-1]["loss"] is None
+
+
+@pytest.mark.parametrize("variant", ["margin", "dropout", "gc", "micro-batch", "mixup", "pictures", "workers"])
+def test_training_neither_uses_nor_changes_global_random_states(variant, tmp_path):
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        before = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
+        found.append(train(recipe(variant), tmp_path / f"{seed}", dataset=dataset(variant)).model().state_dict())
+        after = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
+        assert torch.equal(before[0], after[0])
+        assert before[1:] == after[1:]
+    assert same_bits(dict(found[0]), dict(found[1]))
+
+
+def test_draws_of_a_step_depend_on_its_number_alone():
+    objective = mined_with_memory()
+    draws = []
+    for number in (4, 5, 4):
+        objective.seed(1, number)
+        draws.append(torch.rand(3, generator=objective.loss.miner.generator))
+    assert torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], draws[1])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16", "float32"])
+def test_lower_precision_gives_nearly_the_same_gradient(precision):
+    _, expected = gradients(network(), contrastive())
+    model = network(dtype=torch.float32)
+    Step(model, contrastive(), seed=1, precision=precision)(batch(dtype=torch.float32), 3)
+    size = max(float(e.abs().max()) for e in expected)
+    near = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 0.1}[precision]
+    for found, wanted in zip(model.parameters(), expected, strict=False):
+        assert found.grad.dtype == torch.float32
+        assert float((found.grad.double() - wanted).abs().max()) < near * size

@@ -1,0 +1,354 @@
+"""A run from a recipe: what is trained, what is selected, what is written, what is said when it cannot be."""
+
+import json
+import math
+import tomllib
+
+import numpy as np
+import pytest
+import torch
+
+import kinfold
+from kinfold.data import Rows, make
+from kinfold.training import Run, configure, parts
+from kinfold.training.selection import Selection, better
+from tests.training.problems import feature_file, features, pictures, recipe
+
+
+def trained(folder, changes=(), dataset=None, **tables):
+    return kinfold.train(recipe(**tables), folder, changes=changes, dataset=dataset or features())
+
+
+def test_training_makes_the_space_better_and_the_run_says_so(tmp_path):
+    run = trained(tmp_path / "run", ["training.steps=60", "model.init=random", "evaluation.every=20"])
+    first, *_, last = [event for event in run.events if event["event"] == "evaluation"]
+    assert first["step"] == 0
+    assert last["step"] == 60
+    assert max(event["map@r"] for event in run.events if event["event"] == "evaluation") > first["map@r"] + 0.1
+    raw = features().subset("test")
+    before = kinfold.metrics.evaluate(torch.from_numpy(raw.items.array()), raw.labels, metrics=["map@r"])
+    assert run.scores["test"]["map@r"] > before["map@r"]
+
+
+def test_the_scores_are_those_of_the_model_that_the_run_gives(tmp_path):
+    run = trained(tmp_path / "run")
+    for split in ("validation", "test"):
+        data = run.data(split)
+        found = kinfold.metrics.evaluate(run.embed(data), data.labels, metrics=["recall@1", "map@r"])
+        assert found == run.scores[split]
+    again = Run.open(tmp_path / "run", features())
+    assert torch.equal(again.embed(data), run.embed(data))
+
+
+def test_classes_of_the_three_splits_have_nothing_in_common_and_labels_count_from_zero():
+    data = features()
+    split = parts.split(data, configure(recipe()).data)
+    names = [set(part.classes) for part in (split.train, split.validation, split.test)]
+    assert [len(part) for part in names] == [12, 4, 8]
+    assert sum(map(len, names)) == len(set.union(*names)) == len(data.classes)
+    for part in (split.train, split.validation, split.test):
+        assert sorted(set(part.labels.tolist())) == [*range(len(part.classes))]
+    other = parts.split(data, configure(recipe(), ["data.split_seed=1"]).data)
+    assert set(other.validation.classes) != names[1]
+
+
+def test_the_best_step_on_validation_classes_is_what_the_run_ends_with(tmp_path):
+    # steps so large that the space goes up and down
+    run = trained(tmp_path / "run", ["optimizer.lr=1.0", "evaluation.every=1", "training.steps=13"])
+    seen = {event["step"]: event["map@r"] for event in run.events if event["event"] == "evaluation"}
+    best = max(seen, key=lambda step: (seen[step], -step))
+    assert run.scores["step"] == best < 13
+    assert run.scores["validation"]["map@r"] == seen[best] > seen[13]
+    assert run.scores["steps"] == 13
+
+
+def test_last_ends_with_the_last_step_and_holds_no_classes_out(tmp_path):
+    run = trained(tmp_path / "run", ["evaluation.selection=last", "data.validation=none", "optimizer.lr=10.0"])
+    assert run.scores["step"] == run.scores["steps"] == 20
+    assert "validation" not in run.scores
+    assert len(run.data("train").classes) == 16
+    with pytest.raises(ValueError, match="no split 'validation'"):
+        run.data("validation")
+
+
+def test_the_oracle_takes_the_best_of_every_metric_and_is_marked(tmp_path):
+    run = trained(tmp_path / "run", ["evaluation.selection=test-oracle", "data.validation=0"])
+    seen = [event for event in run.events if event["event"] == "evaluation"]
+    assert {event["split"] for event in seen} == {"test"}
+    assert run.scores["inflated"] is True
+    for name in ("recall@1", "map@r"):
+        assert run.scores["test"][name] == max(event[name] for event in seen)
+
+
+def test_patience_stops_when_nothing_gets_better(tmp_path):
+    run = trained(tmp_path / "run", ["optimizer.lr=0", "training.steps=500", "evaluation.patience=3"])
+    assert run.scores["steps"] == 30
+    assert run.scores["ended"] == "no better value for too long"
+
+
+def test_a_smaller_value_is_better_where_the_metric_says_so():
+    assert better("eer", 0.1, 0.2)
+    assert not better("map@r", 0.1, 0.2)
+    selection = Selection("validation", "eer")
+    assert [selection.judge(step, {"eer": value}) for step, value in enumerate([0.3, 0.2, 0.2, math.nan])] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert (selection.best, selection.best_step, selection.stale) == (0.2, 1, 2)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    runs = [trained(tmp_path / f"{i}", [f"seed={seed}"]) for i, seed in enumerate([0, 0, 1])]
+    weights = [run.model().head.weight for run in runs]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_the_folder_holds_what_the_run_depends_on(tmp_path):
+    run = kinfold.train(recipe(data={"name": "features", "root": str(feature_file(tmp_path))}), tmp_path / "run")
+    written = tomllib.loads((run.folder / "configuration.toml").read_text())
+    assert written["model"]["backbone"] == "features"
+    assert written["model"]["init"] == "half-whiten"
+    assert written["model"]["backbone_options"] == {"width": 12}
+    assert written["evaluation"]["distance"] == "cosine"
+    assert written["data"]["validation"] == 0.2
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["threads"] == torch.get_num_threads()
+    assert environment["packages"]["torch"] == torch.__version__
+    assert Run.open(run.folder).model().head.weight.shape == (8, 12)
+
+
+def test_a_whole_epoch_is_what_the_sampler_says(tmp_path):
+    run = trained(tmp_path / "run", training={"epochs": 3}, evaluation={"every": 1000, "diagnose": "never"})
+    batches = len(kinfold.samplers.create("spc", run.data("train").labels, batch_size=24, per_class=4))
+    assert run.scores["steps"] == 3 * batches
+
+
+@pytest.mark.parametrize("name", kinfold.list("losses"))
+def test_every_loss_trains_by_its_name(name, tmp_path):
+    run = trained(tmp_path / "run", ["training.steps=3"], loss={"name": name})
+    assert run.scores["ended"] == "all steps done"
+    assert all(math.isfinite(event["loss"]) for event in run.events if event["event"] == "step")
+
+
+@pytest.mark.parametrize("name", kinfold.list("miners"))
+def test_every_miner_trains_by_its_name(name, tmp_path):
+    run = trained(tmp_path / "run", ["training.steps=3"], loss={"name": "contrastive"}, miner={"name": name})
+    assert run.scores["steps"] == 3
+
+
+@pytest.mark.parametrize("name", kinfold.list("samplers"))
+def test_every_sampler_trains_by_its_name(name, tmp_path):
+    run = trained(tmp_path / "run", ["training.steps=6"], sampler={"name": name, "batch_size": 24})
+    assert run.scores["steps"] == 6
+
+
+@pytest.mark.parametrize("loss", ["n-pair", "generalized-lifted", "angular"])
+def test_losses_on_raw_vectors_are_evaluated_by_euclidean_distance(loss, tmp_path):
+    run = trained(tmp_path / "run", ["training.steps=2"], loss={"name": loss})
+    assert run.distance == "euclidean"
+
+
+def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_classes(tmp_path):
+    given = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
+    assert parts.objective(given, 12).loss.beta.shape == (12,)
+    assert parts.objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
+    assert parts.objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
+
+
+def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
+    rates = []
+    kinfold.train(
+        recipe(
+            loss={"name": "proxy-anchor"},
+            optimizer={"name": "adamw", "lr": 0.001, "head_lr": 0.002, "loss_lr": 0.1, "weight_decay": 0.5},
+            schedule={"name": "cosine", "warmup": 5},
+        ),
+        tmp_path / "run",
+        dataset=pictures(),
+        changes=["model.backbone=conv4", "model.backbone_options={width = 16}", "data.name=table"],
+        callbacks=[lambda event: rates.append(event.values) if event.kind == "step" else None],
+    )
+    assert rates[4]["lr-backbone"] == pytest.approx(0.001)
+    assert rates[4]["lr-head"] == pytest.approx(0.002)
+    assert rates[4]["lr-loss"] == pytest.approx(0.1)
+    assert rates[0]["lr-loss"] == pytest.approx(0.02)
+    assert rates[-1]["lr-loss"] < 0.01
+    from kinfold.training.optimizers import groups
+
+    given = configure(recipe(loss={"name": "proxy-anchor"}, optimizer={"weight_decay": 0.5}))
+    made = groups(torch.nn.Linear(2, 2), parts.objective(given, 3), given.optimizer)
+    assert [group["weight_decay"] for group in made] == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tables"),
+    [
+        (["training.precision=bfloat16"], {}),
+        (["training.precision=float64"], {}),
+        (["training.micro_batch=7"], {}),
+        ([], {"memory": {"size": 50, "start": 3}, "miner": {"name": "semihard"}, "loss": {"name": "triplet"}}),
+        ([], {"mixup": {"alpha": 2.0}}),
+        (["optimizer.clip=0.1", "optimizer.name=rmsprop"], {}),
+        (["model.head=mlp", "model.head_options={hidden = 64, dropout = 0.2}"], {}),
+        (["evaluation.diagnose=always"], {}),
+    ],
+)
+def test_every_way_of_training_comes_to_its_end(changes, tables, tmp_path):
+    run = trained(tmp_path / "run", changes, **tables)
+    assert run.scores["steps"] == 20
+    assert run.scores["test"]["recall@1"] > 0.5
+    if changes == ["evaluation.diagnose=always"]:
+        seen = [event for event in run.events if event["event"] == "evaluation"]
+        assert all(math.isfinite(event["train rho@2"]) for event in seen)
+        assert set(run.scores["train_space"]) == {"rho@1", "rho@2", "density", "intra", "inter"}
+
+
+def test_a_memory_adds_the_loss_against_earlier_batches():
+    embeddings = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    labels, ids = torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(6)
+    given = configure(recipe(memory={"size": 100, "start": 1, "weight": 0.5}))
+    objective = parts.objective(given, 3)
+    plain = objective.loss(embeddings, labels)
+    assert objective(embeddings, labels, ids, 0) == plain  # not yet
+    seen = objective.loss(
+        embeddings,
+        labels,
+        ids=ids,
+        ref_embeddings=torch.cat([embeddings, embeddings]).detach(),
+        ref_labels=torch.cat([labels, labels]),
+        ref_ids=torch.cat([ids, ids]),
+    )
+    torch.testing.assert_close(objective(embeddings, labels, ids, 1), plain + 0.5 * seen)
+
+
+def test_queries_are_evaluated_against_their_gallery(tmp_path):
+    data = features()
+    role = np.array(["query", "gallery"] * (len(data) // 2))
+    data = make("shop", data.items, data.labels.numpy(), data.split, role=np.where(data.split == "test", role, ""))
+    run = trained(tmp_path / "run", dataset=data)
+    test = run.data("test")
+    found, query = run.embed(test), torch.from_numpy(test.role == "query")
+    expected = kinfold.metrics.evaluate(
+        found[query], test.labels[query], found[~query], test.labels[~query], metrics=["recall@1", "map@r"]
+    )
+    assert run.scores["test"] == expected
+
+
+def test_data_without_test_classes_has_no_test_scores(tmp_path):
+    run = trained(tmp_path / "run", dataset=features(test=False))
+    assert "test" not in run.scores
+    assert run.scores["validation"]["recall@1"] > 0.5
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_the_last_good_weights(tmp_path):
+    x = np.full((96, 12), 1e30, dtype=np.float32) * np.random.default_rng(0).normal(size=(96, 12)).astype(np.float32)
+    data = make("huge", Rows(x), np.repeat(np.arange(24), 4), np.repeat("train", 96))
+    run = trained(
+        tmp_path / "run",
+        ["model.init=random", "evaluation.selection=last"],
+        dataset=data,
+        loss={"name": "n-pair"},
+    )
+    assert run.scores["ended"] == "the loss or the weights were not finite at step 0"
+    assert all(parameter.isfinite().all() for parameter in run.model().parameters())
+    assert run.events[-1]["loss"] is None
+
+
+def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_path):
+    class Ruin(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * torch.nan
+
+    def ruin(event):
+        if event.kind == "step" and event.step == 12:
+            loss = found["objective"].loss
+            found["objective"].plain = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
+
+    found = {}
+    from kinfold.pairs import Ranks
+    from kinfold.training.folder import RunFolder
+    from kinfold.training.work import Work
+
+    work = Work(configure(recipe()), features(), Ranks())
+    folder = RunFolder(tmp_path / "run")
+    trainer = work.trainer(folder, [ruin])
+    found["objective"] = trainer.objective
+    folder.begin("", {})
+    trainer.fit()
+    work.finish(trainer, folder)
+    scores = json.loads(folder.scores.read_text())
+    assert scores["ended"] == "the loss or the weights were not finite at step 13"
+    assert scores["step"] <= 10
+    assert scores["test"]["recall@1"] > 0.5
+
+
+def test_tensorboard_gets_losses_and_scores(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = trained(tmp_path / "run", ["training.tensorboard=true"])
+    found = EventAccumulator(str(run.folder / "tensorboard"))
+    found.Reload()
+    assert {"train/loss", "train/lr-head", "validation/map@r"} <= set(found.Tags()["scalars"])
+    assert [entry.step for entry in found.Scalars("validation/map@r")] == [0, 10, 20]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["data.validation=0"], "needs classes to select on"),
+        (["data.validation=0.01"], "choose another data.validation"),
+        (["model.backbone=conv4"], "holds rows of features, which the backbone 'conv4' does not take"),
+        (["model.dim=13", "model.init=pca"], "choose dim <= 12"),
+        (["sampler.batch_size=25"], "25"),
+        (["loss.k=3"], "has no option 'k'"),
+        (["loss.name=margin", "loss.marginn=3"], "did you mean 'margin'"),
+        (["loss.name=proxy-nca", "memory.size=9"], "a memory of samples is of no use"),
+        (["loss.name=proxy-nca", "miner.name=hard"], "there is nothing to mine"),
+        (["mixup.layers=['block1']"], "it can mix at input"),
+        (["evaluation.metrics=['map@r', 'recal@1']"], "recall@"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_is_written(changes, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        trained(tmp_path / "run", changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
+    run = trained(tmp_path / "run")
+    before = (run.folder / "scores.json").read_bytes()
+    with pytest.raises(ValueError, match="is not empty: continue it with --resume"):
+        trained(tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="is not empty: choose another folder"):
+        trained(tmp_path / "other")
+    assert (run.folder / "scores.json").read_bytes() == before
+    assert kinfold.train(None, run.folder, resume=True, dataset=features()).scores == run.scores
+    with pytest.raises(ValueError, match="keeps its own configuration"):
+        kinfold.train(recipe(), run.folder, resume=True)
+    with pytest.raises(ValueError, match="is not the folder of a run"):
+        Run.open(tmp_path / "other")
+
+
+def test_training_leaves_the_global_random_state_alone(tmp_path):
+    torch.manual_seed(3)
+    np.random.seed(3)
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    trained(
+        tmp_path / "run",
+        ["model.head=mlp", "model.head_options={dropout = 0.5}"],
+        loss={"name": "triplet"},
+        miner={"name": "random"},
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numpy_before).all()
