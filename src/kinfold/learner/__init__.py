@@ -1,0 +1,9 @@
+"""A scikit-learn estimator that learns a space from arrays; the one room that needs scikit-learn."""
+
+from kinfold.data.optional import needed
+
+needed("sklearn", "scikit-learn", "kinfold.MetricLearner")
+
+from kinfold.learner.estimator import MetricLearner  # noqa: E402  (only now is it known that scikit-learn is there)
+
+__all__ = ["MetricLearner"]
