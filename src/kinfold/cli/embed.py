@@ -1,42 +1,71 @@
-"""`kinfold embed`: a feature file from the images of a data set."""
+"""`kinfold embed`: a feature file from the items of a data set, by a trained run, a backbone or plain pixels."""
 
+import hashlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from kinfold.data import Dataset, Pipeline
+
 
 def embed(
-    name: Annotated[str, typer.Argument(help="A name that `kinfold list datasets` shows.")],
+    name: Annotated[str, typer.Argument(help="A name that `kinfold list datasets` shows, or the folder of a run.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
     root: Annotated[Path | None, typer.Option(help="The folder of the data set, or the file of a table.")] = None,
     split: Annotated[str | None, typer.Option(help="Only train, validation or test.")] = None,
-    backbone: Annotated[str, typer.Option(help="What embeds; `pixels` for now.")] = "pixels",
-    size: Annotated[int, typer.Option(help="Images become this many pixels wide and high.")] = 28,
-    grey: Annotated[bool, typer.Option(help="Grey instead of colour.")] = False,
+    run: Annotated[Path | None, typer.Option(help="The folder of the run that embeds.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="A backbone that embeds as it is, or `pixels`; `kinfold list backbones`.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Of the backbone: a file, or `imagenet`.")] = None,
+    size: Annotated[int, typer.Option(help="`pixels`: images become this many pixels wide and high.")] = 28,
+    grey: Annotated[bool, typer.Option(help="`pixels`: grey instead of colour.")] = False,
     batch_size: Annotated[int, typer.Option(help="Images at a time.")] = 256,
     workers: Annotated[int, typer.Option(help="Processes that decode.")] = 0,
     errors: Annotated[str, typer.Option(help="`raise` at an unreadable image, or `skip` it.")] = "raise",
 ) -> None:
-    """Write embeddings and labels of a data set to a file that `kinfold evaluate` reads. Stopped, it goes on later.
+    """Write embeddings and labels to a file that `kinfold evaluate` and `kinfold train features` read. Stopped, it
+    goes on later.
 
-    Example: `kinfold embed glyphs --split test --grey --out glyphs.npz`
+    Example: `kinfold embed folder --root photos --run runs/first --out photos.npz`
+
+    `kinfold embed runs/first --split test --out test.npz` embeds the data that the run was made on.
     """
     from kinfold import data
     from kinfold.cli.progress import reporting
     from kinfold.data.embedding import embed as write
 
-    if backbone != "pixels":
-        raise ValueError(f"unknown backbone {backbone!r}; there is pixels")
-    dataset = data.load(name, root)
-    dataset = dataset if split is None else dataset.subset(split)
+    if run is not None and backbone is not None:
+        raise ValueError("--run and --backbone both embed: give one of them")
+    if Path(name).is_dir() and root is None:
+        if run is not None or backbone is not None:
+            raise ValueError(f"{name} is a run and embeds by itself; to embed a data set with it: --run {name}")
+        run, dataset = Path(name), _data_of(Path(name), split)
+    else:
+        dataset = data.load(name, root)
+        dataset = dataset if split is None else dataset.subset(split)
+    if run is not None:
+        embedder = _of_run(run)
+    elif backbone is None or backbone == "pixels":
+        embedder = _pixels(size, grey)
+    else:
+        embedder = _of_backbone(backbone, weights, dataset)
     with reporting() as progress:
         broken = write(
             dataset,
             out,
-            about={"backbone": backbone, "size": size, "grey": grey, "split": split},
-            transform=data.Warp(size),
-            mode="L" if grey else "RGB",
+            embedder.model,
+            about={**embedder.about, "split": split},
+            transform=None if embedder.pipeline is None else embedder.pipeline.test,
+            normalize=None if embedder.pipeline is None else embedder.pipeline.normalize,
+            mode="RGB" if embedder.pipeline is None else embedder.pipeline.mode,
             batch_size=batch_size,
             workers=workers,
             errors=errors,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
@@ -46,3 +75,46 @@ def embed(
         typer.echo(why, err=True)
     left_out = f", {len(broken):,} unreadable images left out" if broken else ""
     typer.echo(f"{out}: {len(dataset) - len(broken):,} rows of {dataset.name}{left_out}")
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What embeds, how images are made ready for it, and what tells it from another."""
+
+    model: "Callable[[Tensor], Tensor]"
+    pipeline: "Pipeline | None"
+    about: dict[str, Any]
+
+
+def _of_run(folder: Path) -> Embedding:
+    from kinfold.training import Run
+
+    run = Run.open(folder)
+    weights = run.place.model if run.finished else run.place.best
+    if not weights.is_file():
+        raise ValueError(f"{folder} has no selected weights yet; finish it with kinfold train --resume {folder}")
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    return Embedding(run.model(), run.pipeline, {"run": str(folder), "weights": digest})
+
+
+def _of_backbone(name: str, weights: str | None, dataset: "Dataset") -> Embedding:
+    from kinfold import data, models
+
+    options = {"width": dataset.items[0].shape[0]} if name == "features" else None
+    network = models.create(name, weights=weights, backbone_options=options).eval()
+    pipeline = None if network.backbone.pipeline is None else data.pipeline(network.backbone.pipeline)
+    return Embedding(network.features, pipeline, {"backbone": name, "weights": weights})
+
+
+def _pixels(size: int, grey: bool) -> Embedding:
+    from kinfold import data
+    from kinfold.data.embedding import pixels
+
+    pipeline = data.Pipeline(data.Warp(size), data.Warp(size), None, "L" if grey else "RGB")
+    return Embedding(pixels, pipeline, {"backbone": "pixels", "size": size, "grey": grey})
+
+
+def _data_of(folder: Path, split: str | None) -> "Dataset":
+    from kinfold.training import Run
+
+    return Run.open(folder).data(split or "test")

@@ -1,8 +1,9 @@
-"""`kinfold evaluate`: scores of embeddings that lie in a file, wherever they were made."""
+"""`kinfold evaluate`: scores of a run, or of embeddings that lie in a file, wherever they were made."""
 
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ DISTANCE_HELP = "cosine, dot or euclidean."
 
 
 def evaluate(
-    embeddings: Annotated[Path, typer.Argument(help="An .npz file with embeddings and labels.")],
+    embeddings: Annotated[Path, typer.Argument(help="The folder of a run, or an .npz file of embeddings and labels.")],
     gallery: Annotated[
         Path | None, typer.Option(help="Another .npz to search in; without it, the file itself.")
     ] = None,
@@ -23,7 +24,10 @@ def evaluate(
         list[str] | None,
         typer.Option("--metrics", "-m", help="Names, separated by commas; `kinfold list metrics` shows all."),
     ] = None,
-    distance: Annotated[str, typer.Option(help=DISTANCE_HELP)] = "cosine",
+    distance: Annotated[str | None, typer.Option(help=DISTANCE_HELP)] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Of a run: train, validation or test (the usual). Of a file: short for --where.")
+    ] = None,
     embeddings_key: Annotated[str | None, typer.Option(help="The array of embeddings in the file.")] = None,
     labels_key: Annotated[str | None, typer.Option(help="The array of labels in the file.")] = None,
     coarse_key: Annotated[str | None, typer.Option(help="An array of coarse labels, for nmi-coarse and so on.")] = None,
@@ -38,9 +42,9 @@ def evaluate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; where the data is without it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Exact metrics of embeddings in a file.
+    """Exact metrics of a trained run or of embeddings in a file.
 
-    Example: `kinfold evaluate test.npz --metrics recall@1,map@r,nmi`
+    Example: `kinfold evaluate test.npz --metrics recall@1,map@r,nmi`, or `kinfold evaluate runs/first`
 
     Arrays called embeddings, features, feat or x, and labels, label, classes, cls or y, are found by themselves.
     """
@@ -52,9 +56,17 @@ def evaluate(
     if per_class and names and per_class not in names:
         names.append(per_class)
     keys = {"embeddings_key": embeddings_key, "labels_key": labels_key}
-    queries = load(embeddings, coarse_key=coarse_key, where=where or [], **keys)
-    others = None if gallery is None else load(gallery, where=where or [], **keys)
     with reporting(enabled=not as_json) as progress:
+        if embeddings.is_dir():
+            if gallery is not None or where or any(keys.values()) or coarse_key:
+                raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
+            queries, others, usual = of_run(embeddings, split or "test", progress)
+            distance = distance or usual
+        else:
+            where = [*(where or []), *([] if split is None else [f"split={split}"])]
+            queries = load(embeddings, coarse_key=coarse_key, where=where, **keys)
+            others = None if gallery is None else load(gallery, where=where, **keys)
+            distance = distance or "cosine"
         found = examine(
             queries.embeddings,
             queries.labels,
@@ -102,6 +114,29 @@ def evaluate(
         for label, value in ranked:
             listed.add_row(str(label), f"{value:.4f}")
         console.print(listed)
+
+
+def of_run(
+    folder: Path, split: str, progress: "Callable[[str, float], None] | None"
+) -> "tuple[Stored, Stored | None, str]":
+    """Queries and, where the data tells them apart, gallery of a run, and the distance it was trained for."""
+    import numpy as np
+
+    from kinfold.metrics.files import Stored
+    from kinfold.training import Run
+
+    run = Run.open(folder)
+    dataset = run.data(split)
+    found = run.embed(dataset, progress).numpy()
+    labels = np.array(dataset.classes)[dataset.labels.numpy()]
+    coarse = None
+    if dataset.coarse is not None and dataset.coarse_classes is not None:
+        coarse = np.array(dataset.coarse_classes)[dataset.coarse.numpy()]
+    if dataset.role is None or not (dataset.role == "query").any():
+        return Stored(found, labels, coarse), None, run.distance
+    query, gallery = (dataset.role == role for role in ("query", "gallery"))
+    queries = Stored(found[query], labels[query], None if coarse is None else coarse[query])
+    return queries, Stored(found[gallery], labels[gallery], None), run.distance
 
 
 def _as_json(

@@ -1,4 +1,4 @@
-"""The command `kinfold` and its exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+"""The command `kinfold` and its exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted, 143 terminated."""
 
 import sys
 from typing import Annotated
@@ -7,9 +7,14 @@ import typer
 
 import kinfold
 from kinfold.cli import data
+from kinfold.cli.demo import demo
+from kinfold.cli.doctor import doctor
 from kinfold.cli.embed import embed
 from kinfold.cli.evaluate import evaluate
+from kinfold.cli.export import export
 from kinfold.cli.listing import listing
+from kinfold.cli.search import search
+from kinfold.cli.train import train
 
 app = typer.Typer(
     name="kinfold",
@@ -19,10 +24,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command("demo")(demo)
+app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("embed")(embed)
 app.add_typer(data.app, name="data")
+app.command("search")(search)
+app.command("export")(export)
 app.command("list")(listing)
+app.command("doctor")(doctor)
 
 
 @app.callback(invoke_without_command=True)

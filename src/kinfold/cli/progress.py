@@ -3,9 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from kinfold.training import Event
 
 
 @contextmanager
@@ -30,3 +34,43 @@ def reporting(enabled: bool = True) -> Iterator[Callable[[str, float], None] | N
             bars.update(tasks[stage], completed=share)
 
         yield tell
+
+
+@contextmanager
+def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
+    """A callback of a training: a bar with the loss and the latest scores, or a line per evaluation where nobody
+    watches a terminal."""
+    console = Console(file=sys.stderr)
+    if not enabled:
+        yield lambda event: None
+        return
+    if not console.is_terminal:
+        yield _tell_evaluations
+        return
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[loss]} {task.fields[scores]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("training", total=None, loss="", scores="")
+
+        def tell(event: "Event") -> None:
+            if event.kind == "step":
+                bars.update(task, completed=event.step, total=event.steps, loss=f"loss {event.values['loss']:.4g}")
+            elif event.kind == "evaluation":
+                bars.update(task, completed=event.step, total=event.steps, scores=_scores(event))
+
+        yield tell
+
+
+def _tell_evaluations(event: "Event") -> None:
+    if event.kind == "evaluation":
+        print(f"step {event.step}/{event.steps}: {_scores(event)}", file=sys.stderr, flush=True)
+
+
+def _scores(event: "Event") -> str:
+    shown = [f"{name} {value:.4f}" for name, value in event.values.items() if not name.startswith("train ")]
+    return f"{event.split}: {', '.join(shown[:1] + shown[-1:] if len(shown) > 2 else shown)}"

@@ -1,0 +1,104 @@
+"""`kinfold export`: the network of a run as one file that runs without kinfold."""
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from kinfold.models.export import Deployed
+    from kinfold.training import Run
+
+EXAMPLES = 8
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="An .onnx file, or a .pt2 file of torch.export.")],
+    tolerance: Annotated[float, typer.Option(help="The largest difference from the original to accept.")] = 1e-4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write the network of a run for use elsewhere: bytes of images (or features) in, embeddings out, any batch size.
+
+    Example: `kinfold export runs/birds --out birds.onnx`
+
+    The normalisation of the pixels is inside, and so is the unit length where the run compares by cosine. The file is
+    loaded back and compared with the original on items of the run; one that differs is not kept (exit code 1).
+    """
+    from kinfold.cli.progress import reporting
+    from kinfold.models.export import ENDINGS, Deployed, ExportError
+    from kinfold.models.export import export as write
+    from kinfold.training import Run
+
+    if out.suffix not in ENDINGS:
+        raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name!r}")
+    if not tolerance > 0:
+        raise ValueError(f"--tolerance must be above 0, got {tolerance}")
+    space = Run.open(run)
+    pipeline = space.pipeline
+    about = {"run": space.folder.resolve().name, "distance": space.distance}
+    if pipeline is not None:
+        about |= {"mode": pipeline.mode, "transform": repr(pipeline.test)}
+    network = copy.deepcopy(space.model()).float().cpu().eval()
+    deployed = Deployed(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
+    try:
+        with reporting(enabled=not as_json) as progress:
+            tell = progress or (lambda stage, share: None)
+            tell("compare with the run", 0.0)
+            example = _example(space, deployed, tolerance)
+            tell("compare with the run", 1.0)
+            tell("write and check", 0.0)
+            written = write(deployed, out, example, tolerance=tolerance, about=about)
+            tell("write and check", 1.0)
+    except ExportError as failed:
+        typer.echo(f"error: {failed}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        found = {"path": str(out), "bytes": out.stat().st_size, "difference": written.difference}
+        typer.echo(json.dumps({**found, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
+        return
+    size = out.stat().st_size / 1e6
+    typer.echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
+    for key, value in written.metadata.items():
+        typer.echo(f"  {key}: {value}")
+
+
+def _example(run: "Run", deployed: "Deployed", tolerance: float) -> "Tensor":
+    """A few items of the run as the written model will get them; they must give what the run itself makes of them."""
+    import numpy as np
+    import torch
+
+    from kinfold.data import Batches
+    from kinfold.models.export import ExportError
+    from kinfold.training.embedding import embedded
+
+    try:
+        dataset = run.data("test")
+    except ValueError:  # nothing to test on
+        dataset = run.data("train")
+    some = np.zeros(len(dataset), dtype=bool)
+    some[np.linspace(0, len(dataset) - 1, EXAMPLES).astype(int)] = True
+    dataset = dataset.where(some)
+    pipeline = run.pipeline
+    if pipeline is None:
+        inputs = next(iter(Batches(dataset, batch_size=len(dataset)))).images.float()
+    else:
+        reading = Batches(dataset, pipeline.test, mode=pipeline.mode, batch_size=len(dataset))
+        inputs = next(iter(reading)).images
+    # in float32, whatever the run computed in
+    expected = embedded(deployed.embedder, dataset, pipeline)
+    with torch.inference_mode():
+        found = deployed(inputs)
+    if deployed.unit:
+        expected = torch.nn.functional.normalize(expected, dim=1)
+    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+    if not difference <= tolerance:
+        raise ExportError(
+            f"the network with its normalisation gives other embeddings than the run itself, by {difference:.2g}; "
+            "this is an error in kinfold: please report it with the configuration of the run"
+        )
+    return inputs

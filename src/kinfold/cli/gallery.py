@@ -1,0 +1,182 @@
+"""What `kinfold search` searches in: items with their embeddings, which a run keeps for the next time."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from kinfold import data, registry
+from kinfold.data.dataset import SPLITS
+from kinfold.data.folder import images_below
+from kinfold.training.files import read_state, write_state
+
+if TYPE_CHECKING:
+    from kinfold.training import Run
+
+Progress = Callable[[str, float], None] | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A thing of a gallery, or a query: an ImageFile or an array, and what else is known of it."""
+
+    thing: Any
+    label: str | None = None
+    index: int | None = None
+    file: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        return {"index": self.index, "class": self.label, "file": self.file}
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Data sets one after the other, and the embeddings of all their items (N, dim)."""
+
+    name: str
+    parts: list[data.Dataset]
+    embeddings: Tensor
+
+    def item(self, index: int) -> Item:
+        """The item at a position, counted from 0 over all parts."""
+        place = index
+        for part in self.parts:
+            if place < len(part):
+                thing = part.items[place]
+                file = str(thing.path) if isinstance(thing, data.ImageFile) else None
+                return Item(thing, part.classes[int(part.labels[place])] or None, index, file)
+            place -= len(part)
+        raise ValueError(f"there is no item {index} in {self.name}: it has {len(self.embeddings):,}, counted from 0")
+
+    def find(self, path: Path) -> int | None:
+        """The position of an image file that is one of these, so that it need not be its own neighbour."""
+        start = 0
+        for part in self.parts:
+            if isinstance(part.items, data.ImageFiles) and path.is_relative_to(part.items.root.resolve()):
+                inside = path.relative_to(part.items.root.resolve()).as_posix()
+                places = (part.items.paths == inside).nonzero()[0]
+                # an image cut to several boxes is several items, none of which is the whole image
+                if len(places) == 1 and part.items[int(places[0])].box is None:
+                    return start + int(places[0])
+            start += len(part)
+        return None
+
+
+def opened(run: "Run", given: str | None, split: str | None, progress: Progress = None) -> Gallery:
+    """The split of the run's own data, or of the folder, file or data set given."""
+    split = split or ("test" if given is None else "all")
+    if split != "all" and split not in SPLITS:
+        near = registry.nearest(split, (*SPLITS, "all"))
+        raise ValueError(f"unknown split {split!r}{near}; it is {', '.join(SPLITS)} or all")
+    if given is None:
+        name = f"the {split} split of {run.folder}" if split != "all" else f"the data of {run.folder}"
+        parts = _splits(run, split)
+    else:
+        whole = _read(given)
+        name = given if split == "all" else f"{given} {split}"
+        # other folders may have the same name
+        key = f"{whole.name}-{split}-{hashlib.sha256(str(Path(given).resolve()).encode()).hexdigest()[:8]}"
+        parts = {key: whole if split == "all" else whole.subset(split)}
+    weights = _digest_of_weights(run)
+    rows = [_embedded(run, part, key, weights, progress) for key, part in parts.items()]
+    return Gallery(name, [*parts.values()], torch.cat(rows))
+
+
+def embed(run: "Run", dataset: data.Dataset, progress: Progress = None) -> Tensor:
+    """Embeddings (N, dim) of all items; the wrong kind of item, or one without an embedding, is an error."""
+    features = getattr(dataset.items[0], "ndim", 0) == 1
+    if features != (run.pipeline is None):
+        wants, has = ("images", "features") if features else ("features", "images")
+        raise ValueError(f"the run {run.folder} embeds {wants}, but {dataset.name} holds {has}")
+    rows = run.embed(dataset, progress)
+    if len(rows) != len(dataset):
+        raise ValueError(
+            f"{len(dataset) - len(rows):,} images of {dataset.name} cannot be read; "
+            "`kinfold data check` names them: mend or remove them"
+        )
+    return rows
+
+
+def _splits(run: "Run", split: str) -> dict[str, data.Dataset]:
+    if split != "all":
+        return {split: run.data(split)}
+    found: dict[str, data.Dataset] = {}
+    missing: list[ValueError] = []
+    for word in SPLITS:
+        try:
+            found[word] = run.data(word)
+        except ValueError as without:  # nothing was held out, or nothing is there to test on
+            missing.append(without)
+    if not found:
+        raise missing[0]
+    return found
+
+
+def _read(given: str) -> data.Dataset:
+    path = Path(given)
+    if path.is_dir():
+        images = images_below(path)
+        if images and not any("/" in image for image in images):  # pictures without classes are searched as well
+            return data.make(path.name, data.ImageFiles(path, images), [""] * len(images), ["test"] * len(images))
+        return data.load("folder", path)
+    if path.is_file():
+        return data.load("table" if path.suffix.lower() == ".csv" else "features", path)
+    if given in registry.names("datasets"):
+        return data.load(given)
+    near = registry.nearest(given, registry.names("datasets"))
+    raise ValueError(f"the gallery {given!r} is no folder, no file and no data set{near}")
+
+
+def _embedded(run: "Run", dataset: data.Dataset, key: str, weights: str, progress: Progress) -> Tensor:
+    """What the run keeps, where it is of these weights and these items; else made anew, and kept."""
+    if run.pipeline is None:
+        return embed(run, dataset, progress)  # a head on features costs no more than to see whether they changed
+    prefix = f"embeddings-{re.sub(r'[^A-Za-z0-9.-]+', '_', key)}"
+    file = run.folder / "cache" / f"{prefix}-{weights}.safetensors"
+    identity = _identity(run, dataset)
+    try:
+        kept = read_state(file)
+        if isinstance(kept, dict) and kept.get("identity") == identity and len(kept["embeddings"]) == len(dataset):
+            found: Tensor = kept["embeddings"]
+            return found
+    except (ValueError, OSError):  # not there, damaged, not to be read: then it is made anew
+        pass
+    rows = embed(run, dataset, progress).cpu()
+    try:
+        file.parent.mkdir(exist_ok=True)
+        write_state(file, {"identity": identity, "embeddings": rows})
+        for old in file.parent.glob("embeddings-*.safetensors"):
+            if old != file and old.name.rpartition("-")[0] == prefix:  # of other weights
+                old.unlink()
+    except OSError as wrong:
+        typer.echo(f"the embeddings are not kept for the next search: {wrong}", err=True)
+    return rows
+
+
+def _digest_of_weights(run: "Run") -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(run.model().state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:16]
+
+
+def _identity(run: "Run", dataset: data.Dataset) -> str:
+    """What the embeddings depend on beside the weights: the pixels, or the files with their sizes and times."""
+    digest = hashlib.sha256(repr(run.pipeline).encode())
+    for place in range(len(dataset)):
+        thing = dataset.items[place]
+        if isinstance(thing, data.ImageFile):
+            known = thing.path.stat() if thing.path.exists() else None
+            about = None if known is None else (known.st_size, known.st_mtime_ns)
+            digest.update(f"{thing.path} {thing.box} {about}\n".encode("utf-8", "surrogateescape"))
+        else:
+            digest.update(f"{thing.dtype} {thing.shape}".encode())
+            digest.update(thing.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,117 @@
+"""`kinfold train`: from data to a good space in one command; a run that was stopped goes on."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kinfold.training import Run
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A .toml file, or a name that `kinfold list recipes` shows.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="Another value, as in `loss.k=160`; may be repeated.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The data set; short for --set data.name=...")] = None,
+    root: Annotated[Path | None, typer.Option(help="Its folder or file; short for --set data.root=...")] = None,
+    loss: Annotated[str | None, typer.Option(help="The loss; short for --set loss.name=...")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder of the run; else runs/NAME-1, ...")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Print the whole configuration and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+) -> None:
+    """Train, evaluate and save. Stopped by a signal, it saves first; killed, it loses a minute at most.
+
+    Example: `kinfold train glyphs --set loss.name=dro-topk --set loss.k=160 --out runs/topk`
+
+    On several processes: `torchrun --nproc-per-node 2 -m kinfold train glyphs --out runs/two`
+    """
+    from kinfold import recipes
+    from kinfold.cli.progress import training
+    from kinfold.training.parsing import configure, read, tables, to_toml
+    from kinfold.training.run import Run
+    from kinfold.training.run import train as run_training
+    from kinfold.training.signals import Stopped
+
+    asked = [
+        *([f"data.name={json.dumps(data)}"] if data else []),
+        *([f"data.root={json.dumps(str(root.resolve()))}"] if root else []),
+        *([f"loss.name={json.dumps(loss)}"] if loss else []),
+        *(changes or []),
+    ]
+    if resume is not None:
+        if recipe is not None or asked or out is not None:
+            raise ValueError("--resume goes on with a run as it was begun: give the folder alone")
+        given, folder = None, resume
+        if Run.open(resume).finished and first_rank():
+            typer.echo(f"{resume} is finished", err=True)
+    else:
+        given = configure({} if recipe is None else read(recipes.find(recipe)), asked)
+        if dry_run:
+            typer.echo(to_toml(tables(given)), nl=False)
+            return
+        folder = free_folder(Path(recipe or given.data.name).stem) if out is None else out
+    try:
+        with training(enabled=not as_json) as callback:
+            done = run_training(given, folder, resume=resume is not None, callbacks=[callback])
+    except Stopped as stopped:
+        if first_rank():
+            typer.echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}", err=True)
+        raise typer.Exit(128 + stopped.signal) from None
+    if not first_rank():
+        return
+    if as_json:
+        typer.echo(json.dumps({"run": str(done.folder), **done.scores}, indent=2))
+    else:
+        show(done)
+
+
+def show(run: "Run") -> None:
+    """The scores as a table, and where everything lies."""
+    from rich.console import Console
+    from rich.table import Table
+
+    scores = run.scores
+    columns = [split for split in ("validation", "test") if split in scores]
+    table = Table()
+    table.add_column("metric")
+    for split in columns:
+        table.add_column(f"{split} (inflated)" if split == "test" and scores["inflated"] else split, justify="right")
+    for name in run.configuration.evaluation.metrics:
+        table.add_row(name, *(_number(scores[split].get(name)) for split in columns))
+    console = Console(file=sys.stdout)
+    console.print(table)
+    told = f"step {scores['step']} of {scores['steps']}, selected by {scores['selection']}; {scores['ended']}"
+    console.print(told, highlight=False)
+    if scores["inflated"]:
+        console.print("inflated: the steps were chosen by looking at the test classes, for every metric apart")
+    if not columns:
+        console.print("there are no validation and no test classes: nothing was measured")
+    console.print(f"{run.folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def free_folder(name: str) -> Path:
+    """runs/NAME-1, or the next number that is free."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("several ranks write one run: give its folder with --out")
+    number = 1
+    while (folder := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return folder
+
+
+def first_rank() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,174 @@
+"""`kinfold train` as a user meets it, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.training.problems import feature_file
+
+
+def kinfold(*arguments, **options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "kinfold", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=180,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recipe")
+    path = folder / "points.toml"
+    path.write_text(
+        f"""
+[data]
+name = "features"
+root = '{feature_file(folder)}'
+[model]
+dim = 8
+[loss]
+name = "margin"
+[miner]
+name = "distance-weighted"
+[sampler]
+name = "spc"
+batch_size = 24
+per_class = 4
+[training]
+steps = 20
+[evaluation]
+every = 10
+metrics = ["recall@1", "map@r"]
+"""
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(recipe):
+    folder = recipe.parent / "run"
+    done = kinfold("train", recipe, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_run_shows_its_scores_and_where_it_lies(run):
+    folder, done = run
+    scores = json.loads((folder / "scores.json").read_text())
+    assert f"{scores['test']['map@r']:.4f}" in done.stdout
+    assert str(folder) in done.stdout
+    assert "selected by validation" in done.stdout
+    assert "step 10/20: validation: recall@1" in done.stderr
+
+
+def test_evaluate_gives_the_scores_of_the_run_again(run):
+    folder, _ = run
+    scores = json.loads((folder / "scores.json").read_text())
+    for split in ("validation", "test"):
+        found = kinfold("evaluate", folder, "--split", split, "--metrics", "recall@1,map@r", "--json")
+        assert json.loads(found.stdout)["metrics"] == scores[split]
+
+
+def test_embed_writes_what_evaluate_reads(run):
+    folder, _ = run
+    scores = json.loads((folder / "scores.json").read_text())
+    out = folder.parent / "test.npz"
+    done = kinfold("embed", folder, "--split", "test", "--out", out)
+    assert done.returncode == 0, done.stderr
+    found = kinfold("evaluate", out, "--metrics", "map@r", "--json")
+    assert json.loads(found.stdout)["metrics"]["map@r"] == pytest.approx(scores["test"]["map@r"], abs=1e-12)
+
+
+def test_embed_a_data_set_with_a_run_or_with_a_bare_backbone(run, recipe):
+    folder, _ = run
+    source = recipe.parent / "points.npz"
+    for option, dim in ((("--run", folder), 8), (("--backbone", "features"), 12)):
+        out = folder.parent / f"{dim}.npz"
+        done = kinfold("embed", "features", "--root", source, *option, "--out", out)
+        assert done.returncode == 0, done.stderr
+        import numpy as np
+
+        assert np.load(out)["embeddings"].shape == (192, dim)
+
+
+def test_a_finished_run_is_not_trained_again(run):
+    folder, first = run
+    again = kinfold("train", "--resume", folder)
+    assert again.returncode == 0
+    assert "is finished" in again.stderr
+    assert again.stdout == first.stdout
+
+
+def test_changes_shortcuts_and_json(recipe, tmp_path):
+    done = kinfold(
+        "train",
+        recipe,
+        "--loss",
+        "dro-topk",
+        "--set",
+        "loss.k=10",
+        "--set",
+        "miner.name=none",
+        "--set",
+        "evaluation.selection=test-oracle",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["inflated"] is True
+    assert found["run"] == str(tmp_path / "run")
+    shown = kinfold("train", "--resume", tmp_path / "run").stdout
+    assert "test (inflated)" in shown
+    assert "chosen by looking at the test classes" in shown
+
+
+def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_path):
+    done = kinfold("train", recipe, "--set", "seed=3", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "seed = 3" in done.stdout
+    assert 'selection = "validation"' in done.stdout
+    assert not [*tmp_path.iterdir()]
+
+
+def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
+    for number in (1, 2):
+        done = kinfold("train", recipe, "--set", "training.steps=1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "runs" / f"points-{number}" / "scores.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "nothing"], "unknown recipe 'nothing'"),
+        (["train", "gliphs"], "did you mean 'glyphs'"),
+        (["train", "{recipe}", "--set", "optimizer.rate=1"], "unknown key 'rate'"),
+        (["train", "{recipe}", "--loss", "tripplet"], "did you mean 'triplet'"),
+        (["train", "{recipe}", "--set", "sampler.batch_size=1000000"], "batch_size"),
+        (["train", "{recipe}", "--out", "{run}"], "is not empty: continue it with --resume"),
+        (["train", "--resume", "{recipe}"], "is not the folder of a run"),
+        (["train", "{recipe}", "--resume", "{run}"], "give the folder alone"),
+        (["evaluate", "{run}", "--gallery", "{recipe}"], "a run evaluates its own data"),
+        (["evaluate", "{run}", "--split", "tset"], "no split 'tset'"),
+        (
+            ["embed", "features", "--root", "x.npz", "--run", "{run}", "--backbone", "conv4", "--out", "y.npz"],
+            "give one",
+        ),
+        (["demo", "--steps", "0"], "steps"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line_that_helps(arguments, said, recipe, run):
+    known = {"recipe": recipe, "run": run[0]}
+    done = kinfold(*(argument.format(**known) for argument in arguments))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
