@@ -9,10 +9,10 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # real data for the tests that use it; they skip where there is none
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-all lint docs bench bench-evaluate bench-data clean
+.PHONY: demo test test-all lint docs bench bench-evaluate bench-data bench-training clean
 
 demo: $(VENV)/core
-	$(BIN)/python -m kinfold.demo
+	$(BIN)/kinfold demo --out results/demo
 
 test: lint
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow"
@@ -37,9 +37,12 @@ bench-evaluate: $(VENV)/test
 bench-data: $(VENV)/test
 	$(BIN)/python -m benchmarks.data
 
+bench-training: $(VENV)/test
+	$(BIN)/python -m benchmarks.training
+
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable ".[glyphs]"
 	touch $@
 
 $(VENV)/test: $(VENV)/core

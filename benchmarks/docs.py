@@ -3,6 +3,8 @@
 python -m benchmarks.docs results/bench_losses.json
 python -m benchmarks.docs results/bench_evaluate.json
 python -m benchmarks.docs results/bench_data.json
+python -m benchmarks.docs results/bench_training.json
+python -m benchmarks.docs results/bench_cub_features.json
 """
 
 import json
@@ -12,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
+from benchmarks import cub_features, dro_runtime, evaluate, training
 from benchmarks import data as data_bench
-from benchmarks import dro_runtime, evaluate
 from benchmarks.losses import VARIANTS, table
 
 COST = """# Cost
@@ -63,6 +65,10 @@ def main(source: Path) -> None:
             "milliseconds",
             f"{data_bench.samplers_table(data)}\n\nMeasured with {versions}.",
         )
+    if "loops" in data:
+        _fill(DOCS.parent / "training.md", "training", f"{training.tables(data)}\n\nMeasured with {versions}.")
+    if "curves" in data:
+        _fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
     if "results" not in data:
         return
     results = data["results"]

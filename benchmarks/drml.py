@@ -1,0 +1,166 @@
+"""Does DRML improve on its base loss? Every pair of recipes/drml side by side, on glyphs and on a feature file.
+
+    python -m benchmarks.drml --features FEATURES.npz
+    python -m benchmarks.drml --only proxy-anchor triplet --seeds 2 --steps 100
+
+Baseline and DRML have the same trunk, dimension, loss, sampler, number of steps and number of learning rates to choose
+from. The rate of each is chosen by MAP@R on the validation classes, with a seed that is not used again; then each is
+trained once for every seed, the step is chosen on the validation classes, and the test classes are read. Differences
+are paired by seed; intervals are 95 % Student t over the seeds. Both start from random weights, also on features.
+
+What is done is kept in the output file after every run: started again, the command goes on. Other steps, recipes or
+another torch are refused there; after a change of the library itself, begin with another file.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy import stats
+
+import kinfold
+from kinfold import recipes
+from kinfold.data import Dataset
+from kinfold.training import Run
+
+PAIRS = ("triplet", "triplet-sh", "margin-dw", "margin-released", "proxy-anchor", "cosface")
+METHODS = {"baseline": "-baseline", "DRML": ""}
+NAMES = ("recall@1", "map@r")
+TUNING = 1000  # the seed of the runs that choose a learning rate
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "glyphs": {"rates": (1e-3, 2e-3, 4e-3), "dim": 128, "steps": 600, "every": 100},
+    "features": {"rates": (1e-4, 3e-4, 1e-3), "dim": 512, "steps": 600, "every": 50},
+}
+
+
+def trained(data: Dataset, problem: dict[str, Any], recipe: str, rate: float, seed: int) -> dict[str, Any]:
+    """One run: validation and test scores, and the share of items of the fullest branch at the end, where there is one.
+
+    The test scores of a run that chooses a learning rate are not looked at.
+    """
+    changes = [
+        f"optimizer.lr={rate}",
+        f"seed={seed}",
+        f"model.dim={problem['dim']}",
+        f"training.steps={problem['steps']}",
+        f"evaluation.every={problem['every']}",
+        f"evaluation.metrics={[*NAMES]}",
+        "evaluation.diagnose=never",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        run = kinfold.train(recipes.find(recipe), Path(folder) / "run", changes=changes, dataset=data)
+        scores = run.scores
+        return {
+            "validation": scores["validation"],
+            "test": scores["test"],
+            "step": scores["step"],
+            "ended": scores["ended"],
+            "fullest": fullest(run),
+        }
+
+
+def fullest(run: Run) -> float | None:
+    """Mean over the last lines of the log of the largest share of a batch that one branch got."""
+    lines = [event for event in run.events if event["event"] == "step"][-10:]
+    shares = [[value for name, value in line.items() if name.startswith("occupancy-")] for line in lines]
+    return sum(map(max, shares)) / len(shares) if all(shares) else None
+
+
+class Results:
+    """Runs by name, in a file that is written after each."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path = path
+        self.found: dict[str, Any] = {"settings": settings, "runs": {}}
+        if path.is_file():
+            before = json.loads(path.read_text())
+            if before["settings"] != json.loads(json.dumps(settings)):
+                raise SystemExit(f"{path} holds runs of other settings; move it away, or give another --out")
+            self.found = before
+
+    def get(self, name: str, data: Dataset, problem: dict[str, Any], recipe: str, rate: float, seed: int) -> Any:
+        runs = self.found["runs"]
+        if name not in runs:
+            runs[name] = trained(data, problem, recipe, rate, seed)
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_text(json.dumps(self.found, indent=1))
+        return runs[name]
+
+
+def compared(
+    results: Results, kind: str, data: Dataset, problem: dict[str, Any], pair: str, seeds: int
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"data": kind, "pair": pair}
+    for method, ending in METHODS.items():
+        recipe = f"drml/{pair}{ending}"
+
+        def run(rate: float, seed: int, recipe: str = recipe) -> Any:
+            return results.get(f"{data.name} {recipe} lr={rate:g} seed={seed}", data, problem, recipe, rate, seed)
+
+        rate = max(problem["rates"], key=lambda rate: run(rate, TUNING)["validation"]["map@r"])
+        found[method] = {"rate": rate, "runs": [run(rate, seed) for seed in range(seeds)]}
+    return found
+
+
+def interval(differences: list[float]) -> tuple[float, float]:
+    """Mean and half width of the 95 % interval."""
+    values = torch.tensor(differences, dtype=torch.float64)
+    if len(values) < 2:
+        return float(values.mean()), math.nan
+    half = stats.t.ppf(0.975, len(values) - 1) * float(values.std()) / math.sqrt(len(values))
+    return float(values.mean()), half
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    columns = [f"{name} {what}" for name in NAMES for what in ("baseline", "DRML", "difference (95 %)")]
+    lines = [
+        f"| test classes, % | {' | '.join(columns)} | rates | fullest branch |",
+        "|---" * (len(columns) + 3) + "|",
+    ]
+    for entry in found:
+        cells = [f"{entry['data']}, {entry['pair']}"]
+        for name in NAMES:
+            before, after = ([100 * run["test"][name] for run in entry[method]["runs"]] for method in METHODS)
+            mean, half = interval([b - a for a, b in zip(before, after, strict=True)])
+            cells += [f"{sum(before) / len(before):.2f}", f"{sum(after) / len(after):.2f}", f"{mean:+.2f} ± {half:.2f}"]
+        cells.append(f"{entry['baseline']['rate']:g}, {entry['DRML']['rate']:g}")
+        shares = [run["fullest"] for run in entry["DRML"]["runs"]]
+        cells.append(f"{100 * sum(shares) / len(shares):.0f} %")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--features", type=Path, help="a file with features, classes and split; left out without it")
+    parser.add_argument("--only", nargs="+", choices=PAIRS, default=PAIRS)
+    parser.add_argument("--no-glyphs", action="store_true")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="of every run, instead of 600")
+    parser.add_argument("--out", type=Path, default=Path("results/bench_drml.json"))
+    options = parser.parse_args()
+    problems = {kind: {**settings, "steps": options.steps or settings["steps"]} for kind, settings in PROBLEMS.items()}
+    texts = [recipes.find(f"drml/{pair}{ending}").read_text() for pair in PAIRS for ending in METHODS.values()]
+    digest = hashlib.sha256("".join(texts).encode()).hexdigest()
+    about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "problems": problems, "recipes": digest}
+    results = Results(options.out, about)
+    data: dict[str, Dataset] = {}
+    if not options.no_glyphs:
+        data["glyphs"] = kinfold.data.load("glyphs")
+    if options.features is not None:
+        data["features"] = kinfold.data.load("features", options.features)
+    found = [
+        compared(results, kind, loaded, problems[kind], pair, options.seeds)
+        for kind, loaded in data.items()
+        for pair in options.only
+    ]
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()

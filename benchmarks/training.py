@@ -1,0 +1,232 @@
+"""What the training loop costs: ours against the bare loop of the same model, loss and data, and against the trainer of
+the installed pytorch-metric-learning; and what the recipe for glyphs reaches in which time.
+
+    make bench-training
+    python -m benchmarks.training --rounds 3 --steps 20 --no-glyphs
+
+The bare loop is what nobody can do without: take the batch out of the same array, zero the gradients, forward, loss,
+backward, step. All three take turns; times are minima. Nothing is evaluated or saved meanwhile, as the bare loop does
+not do that either.
+"""
+
+import argparse
+import gc
+import io
+import json
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import kinfold
+from kinfold import recipes
+from kinfold.data import Batches, Dataset, Rows, make
+from kinfold.data.normalize import SMALL_GREY
+from kinfold.training import Step, Trainer, configure, parts
+from kinfold.training.optimizers import optimizer
+from kinfold.training.parsing import read
+
+Work = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One model, loss and data; `normalize` makes a batch of items ready."""
+
+    name: str
+    tables: dict[str, Any]
+    data: Dataset
+    normalize: Callable[[Tensor], Tensor] | None
+    steps: int
+
+
+def problems(steps: int) -> list[Problem]:
+    """Characters with a small network, and a linear head on features as large as those of CUB-200-2011."""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(100), 59)
+    rows = (draw.normal(size=(100, 1280))[labels] + draw.normal(size=(len(labels), 1280))).astype(np.float16)
+    features = make("features", Rows(rows), labels, np.full(len(labels), "train"))
+    glyphs = kinfold.data.load("glyphs").subset("train")
+    return [
+        Problem("conv4, 128 glyphs, multi-similarity", read(recipes.find("glyphs")), glyphs, SMALL_GREY, steps),
+        Problem(
+            "linear head 1280 to 512, 80 rows, margin with distance-weighted mining",
+            read(recipes.find("features")),
+            features,
+            None,
+            20 * steps,
+        ),
+    ]
+
+
+def configured(problem: Problem) -> Any:
+    given = configure(problem.tables, ["evaluation.selection=last", "data.validation=0", "model.init=random"])
+    return parts.resolved(given, problem.data)
+
+
+def ours(problem: Problem) -> Work:
+    given = configured(problem)
+    model = parts.model(given)
+    objective = parts.objective(given, len(problem.data.classes))
+    sampler = parts.sampler(given, problem.data)
+    batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
+    trainer = Trainer(
+        Step(model, objective), optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
+    )
+
+    def work() -> None:
+        trainer.steps += problem.steps
+        trainer.fit()
+
+    return work
+
+
+def bare(problem: Problem) -> Work:
+    given = configured(problem)
+    model = parts.model(given)
+    loss = parts.objective(given, len(problem.data.classes)).loss
+    steps = optimizer(model, loss, given.optimizer)
+    sampler = parts.sampler(given, problem.data)
+    array, labels = problem.data.items.array(), problem.data.labels
+    model.train()
+
+    def work() -> None:
+        done = 0
+        while done < problem.steps:
+            for batch in sampler:
+                items = torch.from_numpy(array[batch])
+                images = items.float() if problem.normalize is None else problem.normalize(items[:, None])
+                steps.zero_grad()
+                value = loss(model(images), labels[batch])
+                value.backward()
+                steps.step()
+                done += 1
+                if done == problem.steps:
+                    return
+
+    return work
+
+
+def peer(problem: Problem) -> Work:
+    """pytorch-metric-learning's own trainer, losses, miners and sampler, with torch's data loader as it makes it."""
+    from pytorch_metric_learning import losses, miners, samplers, trainers
+
+    given = configured(problem)
+    model = parts.model(given)
+    loss: nn.Module
+    if given.miner is None:
+        loss, mining = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(0.1)
+    else:
+        loss, mining = losses.MarginLoss(0.2, nu=0, beta=1.2, learn_beta=True), miners.DistanceWeightedMiner()
+    parameters = {"trunk_optimizer": torch.optim.Adam(model.parameters(), lr=given.optimizer.lr)}
+    if [*loss.parameters()]:
+        parameters["metric_loss_optimizer"] = torch.optim.Adam(loss.parameters(), lr=5e-4)
+    size, per_class = given.sampler.options["batch_size"], given.sampler.options["per_class"]
+    labels = problem.data.labels.tolist()
+    trainer = trainers.MetricLossOnly(
+        models={"trunk": model, "embedder": nn.Identity()},
+        optimizers=parameters,
+        batch_size=size,
+        loss_funcs={"metric_loss": loss},
+        mining_funcs={"tuple_miner": mining},
+        dataset=_Items(problem),
+        sampler=samplers.MPerClassSampler(labels, per_class, size, length_before_new_iter=problem.steps * size),
+        iterations_per_epoch=problem.steps,
+        dataloader_num_workers=0,
+        data_device=torch.device("cpu"),
+    )
+
+    def work() -> None:
+        # its progress bar would fill the screen
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            trainer.train(num_epochs=1)
+
+    return work
+
+
+class _Items(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """Items ready for the network, one at a time, as the peer's loader asks for them; normalised before the clock."""
+
+    def __init__(self, problem: Problem) -> None:
+        array = torch.from_numpy(problem.data.items.array().copy())
+        self.images = array.float() if problem.normalize is None else problem.normalize(array[:, None])
+        self.labels = problem.data.labels.tolist()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index], self.labels[index]
+
+
+def compared(problem: Problem, rounds: int) -> dict[str, Any]:
+    """Milliseconds a step, minima over rounds in which the loops take turns."""
+    works = {"bare": bare(problem), "ours": ours(problem), "peer": peer(problem)}
+    best = dict.fromkeys(works, float("inf"))
+    for work in works.values():
+        work()
+    gc.collect()
+    for _ in range(rounds):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            best[name] = min(best[name], (time.perf_counter() - start) / problem.steps)
+    return {"problem": problem.name, "milliseconds": {name: 1000 * value for name, value in best.items()}}
+
+
+def glyphs() -> dict[str, Any]:
+    """The recipe as it stands: seconds of training, evaluations of the validation classes included, and test scores."""
+    start = time.perf_counter()
+    ended = [start]
+
+    def follow(event: Any) -> None:
+        ended[0] = time.perf_counter()
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = kinfold.train(recipes.find("glyphs"), Path(folder) / "run", callbacks=[follow])
+        return {"seconds": ended[0] - start, "steps": run.scores["steps"], "test": run.scores["test"]}
+
+
+def tables(found: dict[str, Any]) -> str:
+    lines = ["| work of a step | bare loop, ms | ours | pytorch-metric-learning's trainer |", "|---|---|---|---|"]
+    for entry in found["loops"]:
+        took = entry["milliseconds"]
+        ratios = [f"{took[name] / took['bare']:.2f} x" for name in ("ours", "peer")]
+        lines.append(f"| {entry['problem']} | {took['bare']:.2f} | {' | '.join(ratios)} |")
+    if found.get("glyphs"):
+        recipe = found["glyphs"]
+        lines += [
+            "",
+            f"`kinfold train glyphs`: {recipe['steps']} steps in {recipe['seconds']:.0f} s, recall@1 "
+            f"{100 * recipe['test']['recall@1']:.1f} %, MAP@R {100 * recipe['test']['map@r']:.1f} % on unseen classes.",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=15, help="of the network in a round; the head takes 20 times more")
+    parser.add_argument("--no-glyphs", action="store_true", help="leave the whole recipe out")
+    parser.add_argument("--out", type=Path, default=Path("results/bench_training.json"))
+    options = parser.parse_args()
+    about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "machine": platform.machine()}
+    found: dict[str, Any] = {"about": about, "loops": [compared(p, options.rounds) for p in problems(options.steps)]}
+    found["glyphs"] = None if options.no_glyphs else glyphs()
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(found, indent=1))
+    print(tables(found))
+
+
+if __name__ == "__main__":
+    main()
