@@ -1,5 +1,5 @@
 """What the training loop costs: ours against the bare loop of the same model, loss and data, and against the trainer of
-the installed pytorch-metric-learning; and what the recipe for glyphs reaches in which time.
+the installed pytorch-metric-learning; a step of DRML against its baseline; and what the recipe for glyphs reaches.
 
     make bench-training
     python -m benchmarks.training --rounds 3 --steps 20 --no-glyphs
@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from kinfold.data import Batches, Dataset, Rows, make
 from kinfold.data.normalize import SMALL_GREY
 from kinfold.training import Step, Trainer, configure, parts
 from kinfold.training.optimizers import optimizer
-from kinfold.training.parsing import read
+from kinfold.training.parsing import changed, read
 
 Work = Callable[[], None]
 
@@ -76,7 +76,7 @@ def configured(problem: Problem) -> Any:
 def ours(problem: Problem) -> Work:
     given = configured(problem)
     model = parts.model(given)
-    objective = parts.objective(given, len(problem.data.classes))
+    objective = parts.objective(given, len(problem.data.classes), model)
     sampler = parts.sampler(given, problem.data)
     batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
     trainer = Trainer(
@@ -93,15 +93,20 @@ def ours(problem: Problem) -> Work:
 def bare(problem: Problem) -> Work:
     given = configured(problem)
     model = parts.model(given)
-    loss = parts.objective(given, len(problem.data.classes)).loss
+    loss = parts.objective(given, len(problem.data.classes), model).loss
     steps = optimizer(model, loss, given.optimizer)
     sampler = parts.sampler(given, problem.data)
     array, labels = problem.data.items.array(), problem.data.labels
     model.train()
 
+    epoch = 0
+
     def work() -> None:
+        nonlocal epoch
         done = 0
         while done < problem.steps:
+            sampler.set_epoch(epoch)
+            epoch += 1
             for batch in sampler:
                 items = torch.from_numpy(array[batch])
                 images = items.float() if problem.normalize is None else problem.normalize(items[:, None])
@@ -172,6 +177,10 @@ class _Items(torch.utils.data.Dataset[tuple[Tensor, int]]):
 def compared(problem: Problem, rounds: int) -> dict[str, Any]:
     """Milliseconds a step, minima over rounds in which the loops take turns."""
     works = {"bare": bare(problem), "ours": ours(problem), "peer": peer(problem)}
+    return {"problem": problem.name, **turns(works, rounds, problem.steps)}
+
+
+def turns(works: dict[str, Work], rounds: int, steps: int) -> dict[str, Any]:
     best = dict.fromkeys(works, float("inf"))
     for work in works.values():
         work()
@@ -180,8 +189,25 @@ def compared(problem: Problem, rounds: int) -> dict[str, Any]:
         for name, work in works.items():
             start = time.perf_counter()
             work()
-            best[name] = min(best[name], (time.perf_counter() - start) / problem.steps)
-    return {"problem": problem.name, "milliseconds": {name: 1000 * value for name, value in best.items()}}
+            best[name] = min(best[name], (time.perf_counter() - start) / steps)
+    return {"milliseconds": {name: 1000 * value for name, value in best.items()}}
+
+
+def relational(rounds: int, steps: int) -> list[dict[str, Any]]:
+    """Milliseconds of a step of DRML and of its baseline on the same trunk, in turns, minima."""
+    found = []
+    for problem in problems(steps):
+        works = {}
+        for name in ("drml/proxy-anchor-baseline", "drml/proxy-anchor"):
+            tables = changed(read(recipes.find(name)), ["model.dim=512"] if problem.normalize is None else [])
+            works[name] = ours(replace(problem, tables=tables))
+        found.append(
+            {
+                "problem": problem.name.partition(", multi")[0].partition(", margin")[0],
+                **turns(works, rounds, problem.steps),
+            }
+        )
+    return found
 
 
 def glyphs() -> dict[str, Any]:
@@ -203,6 +229,10 @@ def tables(found: dict[str, Any]) -> str:
         took = entry["milliseconds"]
         ratios = [f"{took[name] / took['bare']:.2f} x" for name in ("ours", "peer")]
         lines.append(f"| {entry['problem']} | {took['bare']:.2f} | {' | '.join(ratios)} |")
+    lines += ["", "| work of a step | proxy-anchor, ms | DRML with proxy-anchor |", "|---|---|---|"]
+    for entry in found["relational"]:
+        before, after = entry["milliseconds"].values()
+        lines.append(f"| {entry['problem']} | {before:.2f} | {after / before:.2f} x |")
     if found.get("glyphs"):
         recipe = found["glyphs"]
         lines += [
@@ -222,6 +252,7 @@ def main() -> None:
     options = parser.parse_args()
     about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "machine": platform.machine()}
     found: dict[str, Any] = {"about": about, "loops": [compared(p, options.rounds) for p in problems(options.steps)]}
+    found["relational"] = relational(options.rounds, options.steps)
     found["glyphs"] = None if options.no_glyphs else glyphs()
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(found, indent=1))

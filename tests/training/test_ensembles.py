@@ -151,6 +151,23 @@ def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
     assert objective.logged["loss-part-2"] == objective.logged["loss-part-3"] == 0
 
 
+def test_proxies_of_a_branch_rest_while_it_is_empty():
+    """Also where the optimiser has momentum from when it was not, and nobody says that they were forgotten."""
+    objective = ensembles.objective(Relational(12, 6, 3), "proxy-anchor")
+    optimizer = torch.optim.Adam(objective.parameters(), lr=0.1)
+    nodes, labels = torch.randn(4, 3, 2).requires_grad_(), torch.tensor([0, 0, 1, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(60):
+            optimizer.zero_grad()
+            objective.plain(relations(nodes, [0, 1, 2, 2] if step == 0 else [0, 1, 0, 1]), labels).backward()
+            optimizer.step()
+            if step == 0:
+                before = [part.proxies.detach().clone() for part in objective.parts]
+    moved = [not torch.equal(part.proxies, start) for part, start in zip(objective.parts, before, strict=True)]
+    assert moved == [True, True, False]
+
+
 def test_the_weights_of_an_ensemble_are_the_model_s_alone():
     network = ensembles.Network("relational")
     objective = ensembles.objective(network.head, "proxy-anchor")

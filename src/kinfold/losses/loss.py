@@ -50,7 +50,7 @@ class Loss(nn.Module):
         self.reduction: Reduction = reduction
         self.register_parameter("proxies", None)
         self._training_check = TrainingCheck()
-        self._told_of_missing_pairs = False
+        self.tell_of_missing_pairs = True  # once, where a batch has no pair to learn from
 
     def forward(
         self,
@@ -279,11 +279,11 @@ class Loss(nn.Module):
         return scores.sum(dim=-1) if self.kind == "anchor" else scores.sum()
 
     def _tell_of_missing_pairs(self, relation: Relation) -> None:
-        if torch.compiler.is_compiling() or self._told_of_missing_pairs or self.proxies is not None:
+        if torch.compiler.is_compiling() or not self.tell_of_missing_pairs or self.proxies is not None:
             return
         kin, other = (bool(count(mask).any()) for mask in (relation.positives, relation.negatives))
         if not (kin and other):
-            self._told_of_missing_pairs = True
+            self.tell_of_missing_pairs = False
             missing = "no two items of one class" if not kin else "no two items of different classes"
             warnings.warn(
                 f"{type(self).__name__} was given a batch with {missing}; such batches teach little or nothing. "

@@ -1,6 +1,6 @@
 """The network that is trained: a backbone, a pooling, a head."""
 
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -48,9 +48,9 @@ class Embedder(nn.Module):
         maps = self.backbone(images)
         return pooled(maps, self.pool)
 
-    def forward(self, images: Tensor) -> Tensor:
-        embeddings: Tensor = self.head(self.features(images))
-        return embeddings
+    def forward(self, images: Tensor) -> Any:
+        """Embeddings (B, dim); a head that is an ensemble gives a named tuple in training, embeddings first."""
+        return self.head(self.features(images))
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)

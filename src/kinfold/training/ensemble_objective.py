@@ -30,7 +30,7 @@ class EnsembleObjective(Objective):
                 )
         for loss in parts:
             # a part may rightly see items of one class only, however the batch was drawn
-            inner(loss)._told_of_missing_pairs = True
+            inner(loss).tell_of_missing_pairs = False
         self._ensemble = (ensemble,)  # in a tuple: its parameters are the model's, not this module's
         # all of them, each by its place; those of the whole come first and draw as they would without parts
         self._drawing = [

@@ -139,9 +139,11 @@ class Run:
     def data(self, split: str = "test") -> Dataset:
         """The items of one split, as the run saw them."""
         data = parts.dataset(self.configuration.data) if self.dataset is None else self.dataset
-        found: Dataset | None = getattr(parts.split(data, self.configuration.data), split, None)
-        if found is None:
-            raise ValueError(f"the data of {self.folder} has no split {split!r}; there are train, validation and test")
+        splits = parts.split(data, self.configuration.data)
+        present = {name: part for name, part in vars(splits).items() if part is not None}
+        if split not in present:
+            raise ValueError(f"the data of {self.folder} has no split {split!r}; it has {', '.join(present)}")
+        found: Dataset = present[split]
         return found
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
