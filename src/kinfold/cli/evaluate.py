@@ -26,7 +26,10 @@ def evaluate(
     ] = None,
     distance: Annotated[str | None, typer.Option(help=DISTANCE_HELP)] = None,
     split: Annotated[
-        str | None, typer.Option(help="Of a run: train, validation or test (the usual). Of a file: short for --where.")
+        str | None,
+        typer.Option(
+            help="Of a run: train, validation or test; test where there is one. Of a file: short for --where."
+        ),
     ] = None,
     embeddings_key: Annotated[str | None, typer.Option(help="The array of embeddings in the file.")] = None,
     labels_key: Annotated[str | None, typer.Option(help="The array of labels in the file.")] = None,
@@ -60,7 +63,7 @@ def evaluate(
         if embeddings.is_dir():
             if gallery is not None or where or any(keys.values()) or coarse_key:
                 raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
-            queries, others, usual = of_run(embeddings, split or "test", progress)
+            queries, others, usual = of_run(embeddings, split, progress)
             distance = distance or usual
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
@@ -117,7 +120,7 @@ def evaluate(
 
 
 def of_run(
-    folder: Path, split: str, progress: "Callable[[str, float], None] | None"
+    folder: Path, split: str | None, progress: "Callable[[str, float], None] | None"
 ) -> "tuple[Stored, Stored | None, str]":
     """Queries and, where the data tells them apart, gallery of a run, and the distance it was trained for."""
     import numpy as np
@@ -126,7 +129,9 @@ def of_run(
     from kinfold.training import Run
 
     run = Run.open(folder)
-    dataset = run.data(split)
+    present = run.splits()
+    chosen = split or ("test" if "test" in present else "validation")
+    dataset = present[chosen] if chosen in present else run.data(chosen)  # which says what there is
     found = run.embed(dataset, progress).numpy()
     labels = np.array(dataset.classes)[dataset.labels.numpy()]
     coarse = None

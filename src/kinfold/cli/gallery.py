@@ -70,14 +70,16 @@ class Gallery:
 
 def opened(run: "Run", given: str | None, split: str | None, progress: Progress = None) -> Gallery:
     """The split of the run's own data, or of the folder, file or data set given."""
-    split = split or ("test" if given is None else "all")
-    if split != "all" and split not in SPLITS:
+    if split is not None and split != "all" and split not in SPLITS:
         near = registry.nearest(split, (*SPLITS, "all"))
         raise ValueError(f"unknown split {split!r}{near}; it is {', '.join(SPLITS)} or all")
     if given is None:
+        present = run.splits()
+        split = split or ("test" if "test" in present else "all")
         name = f"the {split} split of {run.folder}" if split != "all" else f"the data of {run.folder}"
-        parts = _splits(run, split)
+        parts = present if split == "all" else {split: run.data(split)}
     else:
+        split = split or "all"
         whole = _read(given)
         name = given if split == "all" else f"{given} {split}"
         # other folders may have the same name
@@ -101,21 +103,6 @@ def embed(run: "Run", dataset: data.Dataset, progress: Progress = None) -> Tenso
             "`kinfold data check` names them: mend or remove them"
         )
     return rows
-
-
-def _splits(run: "Run", split: str) -> dict[str, data.Dataset]:
-    if split != "all":
-        return {split: run.data(split)}
-    found: dict[str, data.Dataset] = {}
-    missing: list[ValueError] = []
-    for word in SPLITS:
-        try:
-            found[word] = run.data(word)
-        except ValueError as without:  # nothing was held out, or nothing is there to test on
-            missing.append(without)
-    if not found:
-        raise missing[0]
-    return found
 
 
 def _read(given: str) -> data.Dataset:

@@ -26,7 +26,10 @@ def search(
         typer.Option(help="A folder of images, a table, a feature file or the name of a data set; else the run's own."),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="train, validation, test or all; of the run's own data, test if left out.")
+        str | None,
+        typer.Option(
+            help="train, validation, test or all; left out: the run's test classes, or all where it has none."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
     grid: Annotated[Path | None, typer.Option(help="A .png file to show query and neighbours in.")] = None,

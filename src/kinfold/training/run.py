@@ -136,15 +136,18 @@ class Run:
             ) from None
         return model.eval()
 
+    def splits(self) -> dict[str, Dataset]:
+        """Train, and validation and test where there are such classes, as the run saw them."""
+        data = parts.dataset(self.configuration.data) if self.dataset is None else self.dataset
+        found = parts.split(data, self.configuration.data)
+        return {name: part for name, part in vars(found).items() if part is not None}
+
     def data(self, split: str = "test") -> Dataset:
         """The items of one split, as the run saw them."""
-        data = parts.dataset(self.configuration.data) if self.dataset is None else self.dataset
-        splits = parts.split(data, self.configuration.data)
-        present = {name: part for name, part in vars(splits).items() if part is not None}
+        present = self.splits()
         if split not in present:
             raise ValueError(f"the data of {self.folder} has no split {split!r}; it has {', '.join(present)}")
-        found: Dataset = present[split]
-        return found
+        return present[split]
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set."""
