@@ -5,6 +5,7 @@ python -m benchmarks.docs results/bench_evaluate.json
 python -m benchmarks.docs results/bench_data.json
 python -m benchmarks.docs results/bench_training.json
 python -m benchmarks.docs results/bench_cub_features.json
+python -m benchmarks.docs results/bench_drml.json
 """
 
 import json
@@ -52,6 +53,9 @@ def _fill(page: Path, mark: str, text: str) -> None:
 
 def main(source: Path) -> None:
     data = json.loads(source.read_text())
+    if "settings" in data:
+        _fill(DOCS.parent / "results.md", "drml", data["table"])
+        return
     if "runtime" in data:
         runtime = dro_runtime.table({name: {int(b): r for b, r in of.items()} for name, of in data["runtime"].items()})
         _fill(DOCS.parent / "dro.md", "runtime", runtime)

@@ -35,7 +35,7 @@ NAMES = ("recall@1", "map@r")
 TUNING = 1000  # the seed of the runs that choose a learning rate
 PROBLEMS: dict[str, dict[str, Any]] = {
     "glyphs": {"rates": (1e-3, 2e-3, 4e-3), "draws": 1, "dim": 128, "steps": 120, "every": 40},
-    "features": {"rates": (1e-4, 3e-4, 1e-3, 3e-3), "draws": 3, "dim": 512, "steps": 400, "every": 50},
+    "features": {"rates": (1e-4, 3e-4, 1e-3, 3e-3), "draws": 2, "dim": 512, "steps": 400, "every": 50},
 }
 
 
@@ -89,9 +89,12 @@ class Results:
         runs, name = self.found["runs"], f"{data.name} {recipe} lr={rate:g} seed={seed} draw={draw}"
         if name not in runs:
             runs[name] = trained(data, problem, recipe, rate, seed, draw)
-            self.path.parent.mkdir(exist_ok=True)
-            self.path.write_text(json.dumps(self.found, indent=1))
+            self.write()
         return runs[name]
+
+    def write(self) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.write_text(json.dumps(self.found, indent=1))
 
 
 def compared(
@@ -165,7 +168,9 @@ def main() -> None:
         for kind, loaded in data.items()
         for pair in options.only
     ]
-    print(table(found))
+    results.found["table"] = table(found)
+    results.write()
+    print(results.found["table"])
 
 
 if __name__ == "__main__":

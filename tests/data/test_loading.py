@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from kinfold.data import IMAGENET, Batches, ImageFiles, RandomResizedCrop, Resize, Rows, cached, decode, make
+from kinfold import samplers
+from kinfold.data import (
+    IMAGENET,
+    Batches,
+    CenterCrop,
+    Compose,
+    ImageFiles,
+    RandomResizedCrop,
+    Resize,
+    Rows,
+    cached,
+    decode,
+    make,
+)
 
 from .trees import picture
 
@@ -49,6 +62,35 @@ def test_each_epoch_and_seed_augments_the_same_item_in_another_way(pictures):
     for index in range(10):
         assert not torch.equal(first[index], later[index])
         assert not torch.equal(first[index], other[index])
+
+
+def test_ranks_that_share_a_sampler_see_the_pictures_of_one_process(pictures):
+    def seen(rank, ranks):
+        # more draws than items: the second time an item comes, on whichever rank, it is cropped in another way
+        sampler = samplers.create(
+            "spc", pictures.labels, batch_size=6, per_class=2, batches=5, seed=1, rank=rank, ranks=ranks
+        )
+        return tensors(Batches(pictures, transform=RandomResizedCrop(8), batch_sampler=sampler), epoch=2)
+
+    together = [
+        tuple(torch.cat(parts) for parts in zip(*batch, strict=True))
+        for batch in zip(*(seen(rank, 3) for rank in range(3)), strict=True)
+    ]
+    alone = seen(0, 1)
+    assert same(together, alone)
+    images, _, items = (torch.cat(column) for column in zip(*alone, strict=True))
+    first, again, *_ = (items == items[0]).nonzero().flatten().tolist()
+    assert not torch.equal(images[first], images[again])
+
+
+def test_an_epoch_goes_on_after_the_batches_that_were_seen(pictures):
+    for transform in (RandomResizedCrop(8), Resize(8)):
+        sampler = samplers.create("spc", pictures.labels, batch_size=6, per_class=2, batches=5)
+        batches = Batches(pictures, transform=Compose((transform, CenterCrop(8))), batch_sampler=sampler)
+        whole = tensors(batches, epoch=1)
+        batches.set_epoch(1, start=3)
+        rest = [(batch.images, batch.labels, batch.indices) for batch in batches]
+        assert same(rest, whole[3:])
 
 
 def test_nothing_touches_the_global_generator(pictures):
