@@ -42,7 +42,7 @@ bench-training: $(VENV)/test
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable ".[glyphs]"
+	$(PIP) --editable ".[glyphs,report]"
 	touch $@
 
 $(VENV)/test: $(VENV)/core

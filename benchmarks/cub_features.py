@@ -12,16 +12,15 @@ Student t over the seeds, of the difference to the start.
 
 import argparse
 import json
-import math
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from scipy import stats
 
 import kinfold
+from benchmarks.intervals import interval
 from kinfold import recipes
 from kinfold.data import Dataset
 from kinfold.training import Run
@@ -66,13 +65,6 @@ def start(data: Dataset, trained: Run) -> dict[str, float]:
 
 def _tensor(data: Dataset) -> torch.Tensor:
     return torch.from_numpy(data.items.array().copy()).float()
-
-
-def interval(differences: list[float]) -> tuple[float, float]:
-    """Mean and half width of the 95 % interval."""
-    values = torch.tensor(differences, dtype=torch.float64)
-    half = stats.t.ppf(0.975, len(values) - 1) * float(values.std()) / math.sqrt(len(values))
-    return float(values.mean()), half
 
 
 def table(found: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ def cost_of(name: str, results: list[dict[str, Any]]) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows, "", "What these mean: [cost](cost.md)."])
 
 
-def _fill(page: Path, mark: str, text: str) -> None:
+def fill(page: Path, mark: str, text: str) -> None:
     """Replace what stands between the two marks."""
     filled = f"<!-- {mark} -->\n{text}\n<!-- /{mark} -->"
     page.write_text(re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _: filled, page.read_text(), flags=re.S))
@@ -54,32 +54,32 @@ def _fill(page: Path, mark: str, text: str) -> None:
 def main(source: Path) -> None:
     data = json.loads(source.read_text())
     if "settings" in data:
-        _fill(DOCS.parent / "results.md", "drml", data["table"])
+        fill(DOCS.parent / "results.md", "drml", data["table"])
         return
     if "runtime" in data:
         runtime = dro_runtime.table({name: {int(b): r for b, r in of.items()} for name, of in data["runtime"].items()})
-        _fill(DOCS.parent / "dro.md", "runtime", runtime)
+        fill(DOCS.parent / "dro.md", "runtime", runtime)
     versions = ", ".join(f"{key} {value}" for key, value in data["about"].items())
     if "large" in data:
-        _fill(DOCS.parent / "evaluation.md", "evaluation", f"{evaluate.tables(data)}\n\nMeasured with {versions}.")
+        fill(DOCS.parent / "evaluation.md", "evaluation", f"{evaluate.tables(data)}\n\nMeasured with {versions}.")
     if "samplers" in data:
-        _fill(DOCS.parent / "data.md", "reading", f"{data_bench.images_table(data)}\n\nMeasured with {versions}.")
-        _fill(
+        fill(DOCS.parent / "data.md", "reading", f"{data_bench.images_table(data)}\n\nMeasured with {versions}.")
+        fill(
             DOCS.parent / "samplers.md",
             "milliseconds",
             f"{data_bench.samplers_table(data)}\n\nMeasured with {versions}.",
         )
     if "loops" in data:
-        _fill(DOCS.parent / "training.md", "training", f"{training.tables(data)}\n\nMeasured with {versions}.")
+        fill(DOCS.parent / "training.md", "training", f"{training.tables(data)}\n\nMeasured with {versions}.")
     if "curves" in data:
-        _fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
+        fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
     if "results" not in data:
         return
     results = data["results"]
     for name in kinfold.list("losses"):
         page = DOCS / f"{name}.md"
         if page.exists():
-            _fill(page, "cost", cost_of(name, results))
+            fill(page, "cost", cost_of(name, results))
     (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
 
 

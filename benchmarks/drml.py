@@ -16,15 +16,14 @@ another torch are refused there; after a change of the library itself, begin wit
 import argparse
 import hashlib
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from scipy import stats
 
 import kinfold
+from benchmarks.intervals import interval
 from kinfold import recipes
 from kinfold.data import Dataset
 from kinfold.training import Run
@@ -112,15 +111,6 @@ def compared(
         runs = [results.get(data, problem, recipe, rate, seed, 0) for seed in range(seeds)]
         found[method] = {"rate": rate, "runs": runs}
     return found
-
-
-def interval(differences: list[float]) -> tuple[float, float]:
-    """Mean and half width of the 95 % interval."""
-    values = torch.tensor(differences, dtype=torch.float64)
-    if len(values) < 2:
-        return float(values.mean()), math.nan
-    half = stats.t.ppf(0.975, len(values) - 1) * float(values.std()) / math.sqrt(len(values))
-    return float(values.mean()), half
 
 
 def table(found: list[dict[str, Any]]) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinfold import data, metrics, recipes
-from kinfold.training import Event, Run
-from kinfold.training.files import write_text
+from kinfold.files import write_text
+from kinfold.training import Event, Run, parts
+from kinfold.training.embedding import embedded
 from kinfold.training.run import train
 from kinfold.training.work import measure
 
@@ -133,8 +134,5 @@ def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, sta
 
 def _untrained(run: Run) -> dict[str, float]:
     """The scores of the network as it was before the first step."""
-    from kinfold.training import parts
-    from kinfold.training.embedding import embedded
-
     test = run.data("test")
     return measure(embedded(parts.model(run.configuration), test, run.pipeline), test, NAMES, run.distance)

@@ -100,6 +100,7 @@ _TARGETS: dict[str, dict[str, str]] = {
         "transformers": "kinfold.models.transformers_models:Transformers",
     },
     "heads": {
+        "identity": "kinfold.models.heads:identity",
         "linear": "kinfold.models.heads:linear",
         "mlp": "kinfold.models.heads:mlp",
         "relational": "kinfold.models.relational:Relational",
@@ -135,10 +136,12 @@ _TARGETS: dict[str, dict[str, str]] = {
     },
 }
 
+_ADDED: list[tuple[str, str, str]] = []
+
 
 def kinds() -> list[str]:
     """What there are names of."""
-    return [*_TARGETS, "recipes"]
+    return [*_TARGETS, "recipes", "tables"]
 
 
 def names(kind: str) -> list[str]:
@@ -151,6 +154,10 @@ def names(kind: str) -> list[str]:
         from kinfold import recipes
 
         return recipes.names()
+    if kind == "tables":
+        from kinfold.recipes import papers
+
+        return papers.names()
     return [*_kind(kind)]
 
 
@@ -185,7 +192,14 @@ def register(kind: str, name: str, target: str) -> None:
         raise ValueError(f"{name!r} is already registered in {kind} as {targets[name]}; choose another name")
     if target.count(":") != 1:
         raise ValueError(f"target {target!r} must look like 'package.module:attribute'")
+    if name not in targets:
+        _ADDED.append((kind, name, target))
     targets[name] = target
+
+
+def added() -> list[tuple[str, str, str]]:
+    """What was registered beside our own names: (kind, name, target), for processes that shall know it too."""
+    return [*_ADDED]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

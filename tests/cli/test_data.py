@@ -13,7 +13,7 @@ from PIL import Image
 
 import kinfold
 from kinfold.data import embedding
-from tests.cli.test_evaluate import run
+from tests.cli.runs import run
 
 
 @pytest.fixture

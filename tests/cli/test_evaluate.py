@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kinfold
-from kinfold.cli.main import main
+from tests.cli.runs import run
 from tests.metrics.spaces import make
 
 
@@ -21,18 +21,6 @@ def file(tmp_path):
     path = tmp_path / "embeddings.npz"
     np.savez(path, embeddings=x.numpy(), labels=labels, split=split, coarse=labels // 5)
     return path
-
-
-def run(capsys, monkeypatch, *arguments):
-    """(exit code, output, errors)"""
-    monkeypatch.setattr(sys, "argv", ["kinfold", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_json_is_what_the_library_says(file, capsys, monkeypatch):

@@ -14,7 +14,7 @@ from PIL import Image
 
 from kinfold.report.grid import RIGHT, WRONG
 from kinfold.training import Run, train
-from kinfold.training.files import read_state, write_state
+from kinfold.training.state import read_state, write_state
 from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, picture_run, run
 
 

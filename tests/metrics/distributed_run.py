@@ -1,4 +1,4 @@
-"""What each rank of tests/metrics/test_ranks_of_processes.py runs, under torchrun with gloo."""
+"""What each rank of tests/metrics/test_sharding.py runs, under torchrun with gloo."""
 
 import json
 import sys

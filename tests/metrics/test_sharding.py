@@ -1,25 +1,16 @@
 """Inside torchrun the ranks share the queries, and every one of them gets what a single process gets."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests import torchrun
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_give_what_one_process_gives(ranks, tmp_path):
     out = tmp_path / "found.json"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.metrics.distributed_run", str(out)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun.run(ranks, "tests.metrics.distributed_run", out)
     found = json.loads(out.read_text())
     assert len(found["ranks"]) == ranks
     for on_rank in found["ranks"]:

@@ -94,6 +94,21 @@ def test_what_cannot_start_from_components_says_so():
         models.initialize(nn.Linear(12, 4), features, "pca")
 
 
+def test_the_branches_of_a_relational_head_start_from_their_own_stretch_of_the_features():
+    features = rows()
+    head = models.create("features", 4, "relational", backbone_options={"width": 12}, head_options={"branches": 2}).head
+    assert models.initialize(head, features, "half-whiten") is head
+    for number in range(2):
+        stretch = features[:, 6 * number : 6 * number + 6]
+        alone = models.initialize(nn.Linear(6, 2), stretch, "half-whiten")
+        assert torch.equal(head.nodes.weight[number], alone.weight)
+        assert torch.equal(head.nodes.bias[number], alone.bias)
+    whole = {"branches": 2, "branch_input": "full"}
+    head = models.create("features", 4, "relational", backbone_options={"width": 12}, head_options=whole).head
+    with pytest.raises(ValueError, match='branch_input="chunk", or init = "random"'):
+        models.initialize(head, features, "pca")
+
+
 @pytest.fixture(scope="module")
 def cub():
     path = Path(os.environ.get("KINFOLD_TEST_DATA", "")) / "cub200_2011_efflite0.npz"

@@ -1,10 +1,6 @@
 """Batch norm over ranks: equal to one process that has all items, whatever each rank has of them."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,20 +8,14 @@ from torch import nn
 
 from kinfold import models
 from kinfold.models.rank_batch_norm import RankBatchNorm
+from tests import torchrun
 from tests.models.problems import STEPS, gradients, networks, problem, run
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_give_what_one_process_gives(ranks, tmp_path):
     out = tmp_path / "found.json"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.models.distributed_run", str(out)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun.run(ranks, "tests.models.distributed_run", out)
     found = json.loads(out.read_text())
     assert len(found) == ranks
     for on_rank in found:

@@ -16,6 +16,9 @@ HEADS = {
     "full": lambda: Relational(HIDDEN, DIM, 2, "full"),
     "independent": lambda: Independent(HIDDEN, DIM, 3, representation_weight=0.5, decorrelation_weight=3.0),
 }
+# what makes an ensemble of a tiny run
+RELATIONAL = {"model": {"head": "relational", "head_options": {"branches": 2, "representation_weight": 2.0}}}
+INDEPENDENT = {"model": {"head": "independent", "head_options": {"branches": 3}}}
 
 
 class Network(nn.Module):

@@ -55,7 +55,7 @@ def test_none_takes_a_value_or_a_whole_table_away():
         ({"loss": "margin"}, "must be a table"),
         ({"training": {"steps": 5.5}}, "training.steps must be a whole number"),
         ({"training": {"steps": True}}, "training.steps must be a whole number"),
-        ({"training": {"steps": 0}}, "training.steps must be at least 1"),
+        ({"training": {"steps": -1}}, "training.steps must be 0 or more"),
         ({"training": {}}, "steps or epochs"),
         ({"training": {"steps": 1, "epochs": 1}}, "and not both"),
         ({"optimizer": {"lr": "fast"}}, "optimizer.lr must be a number"),

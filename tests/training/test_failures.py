@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kinfold.training import Run, files, train
+from kinfold.training import Run, train
 from kinfold.training.folder import RunFolder
+from kinfold.training.state import read_state, same_bits
 from tests.training.tiny import STEPS, dataset, difference, recipe, write_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -140,8 +141,8 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
         file.write('{"event": "step", "st')
     assert stopped.events()[-1]["step"] == 15  # what can be read of it
     go_on(stopped.path)
-    changed, whole = (files.read_state(place.model) for place in (stopped, RunFolder(expected)))
-    assert files.same_bits(changed, whole)
+    changed, whole = (read_state(place.model) for place in (stopped, RunFolder(expected)))
+    assert same_bits(changed, whole)
 
 
 def test_what_a_killed_process_left_half_written_is_cleared_away(stopped, expected):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from kinfold.training import files
-from kinfold.training.files import read_state, same_bits, write_json, write_state, write_text, write_whole
+from kinfold import files
+from kinfold.files import write_json, write_text, write_whole
+from kinfold.training.state import read_state, same_bits, write_state
 
 DTYPES = [
     torch.bool,

@@ -1,24 +1,20 @@
 """Several processes train as one: the same gradient for every loss, and the same run from end to end."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 import kinfold
 from kinfold.training import train
-from kinfold.training.files import read_state
+from kinfold.training.state import read_state
+from tests import torchrun
 from tests.problems import LOSSES
 from tests.training.tiny import dataset, difference, lines, recipe, write_files
 
-ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SEVERAL = [2, 3]
 # batch norm in training mode, a batch that three ranks cannot share evenly, a last evaluation; a bank, a memory, draws
 RUNS = {
@@ -33,19 +29,12 @@ RUNS = {
 }
 
 
-def torchrun(ranks, *arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return [*command, "-m", *map(str, arguments)]
-
-
 @pytest.fixture(scope="module", params=SEVERAL)
 def launched(request, tmp_path_factory):
     """What all ranks found, and the folder of their runs: starting processes is slow, so it is done once."""
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "runs.json").write_text(json.dumps(RUNS))
-    command = torchrun(request.param, "tests.training.rank_run", folder)
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun.run(request.param, "tests.training.rank_run", folder, timeout=300)
     found = json.loads((folder / f"{request.param}.json").read_text())
     assert len(found) == request.param
     return found, folder
@@ -125,9 +114,10 @@ def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
     changes = {"training": {"steps": 600, "save_every": 50}, "evaluation": {"every": 200}}
     path = write_files(tmp_path, **changes)
     folders = [tmp_path / "stopped", tmp_path / "expected"]
-    command = torchrun(2, "kinfold", "train")
+    command = torchrun.command(2, "kinfold", "train")
+    environment = torchrun.ENVIRONMENT
     process = subprocess.Popen(
-        [*command, path, "--out", folders[0]], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        [*command, path, "--out", folders[0]], env=environment, stderr=subprocess.PIPE, text=True
     )
     end = time.monotonic() + 120
     while not (folders[0] / "log.jsonl").exists() or len(lines(folders[0])) < 120:
@@ -139,5 +129,5 @@ def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
     assert process.returncode != 0
     assert f"go on with: kinfold train --resume {folders[0]}" in said
     for arguments in (["--resume", folders[0]], [path, "--out", folders[1]]):
-        subprocess.run([*command, *arguments], env=ENVIRONMENT, check=True, capture_output=True, timeout=180)
+        subprocess.run([*command, *arguments], env=environment, check=True, capture_output=True, timeout=180)
     assert difference(*folders) == ""

@@ -16,8 +16,8 @@ from kinfold.losses import Mined
 from kinfold.pairs import Memory
 from kinfold.training import Objective, Step, Trainer, mixup, train
 from kinfold.training.configuration import Mixup, Optimizer
-from kinfold.training.files import same_bits
 from kinfold.training.optimizers import optimizer
+from kinfold.training.state import same_bits
 from tests.training.tiny import dataset, recipe
 
 BATCH = 12

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data import Dataset, Rows, make
-from kinfold.training.files import read_state, same_bits
 from kinfold.training.parsing import to_toml
+from kinfold.training.state import read_state, same_bits
 
 STEPS = 24
 

@@ -36,6 +36,13 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "timm": (("timm",), ("timm",), "its backbones, such as densenet201"),
     "transformers": (("transformers",), ("transformers",), "its backbones"),
     "tensorboard": (("tensorboard",), ("tensorboard",), "logs of training for TensorBoard"),
+    "bench": (("optuna", "pyarrow"), ("optuna", "pyarrow"), "searches in a bench, and its results in Parquet"),
+    "report": (
+        ("matplotlib", "sklearn"),
+        ("matplotlib", "scikit-learn"),
+        "maps in reports, and their figures as files",
+    ),
+    "cluster": (("ray",), ("ray",), "benches on a Ray cluster"),
 }
 LEAST_DISK = 1 << 30
 PATIENCE = 120  # seconds that the import of one package may take

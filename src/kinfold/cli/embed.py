@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 def embed(
-    name: Annotated[str, typer.Argument(help="A name that `kinfold list datasets` shows, or the folder of a run.")],
+    name: Annotated[
+        str, typer.Argument(help="A name that `kinfold list datasets` shows, or the folder of a run or a repeat.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
     root: Annotated[Path | None, typer.Option(help="The folder of the data set, or the file of a table.")] = None,
     split: Annotated[str | None, typer.Option(help="Only train, validation or test.")] = None,
-    run: Annotated[Path | None, typer.Option(help="The folder of the run that embeds.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The folder of the run, or of the repeat of a bench, that embeds.")
+    ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="A backbone that embeds as it is, or `pixels`; `kinfold list backbones`.")
     ] = None,
@@ -36,7 +40,8 @@ def embed(
 
     Example: `kinfold embed folder --root photos --run runs/first --out photos.npz`
 
-    `kinfold embed runs/first --split test --out test.npz` embeds the data that the run was made on.
+    `kinfold embed runs/first --split test --out test.npz` embeds the data that the run was made on. A repeat of a bench
+    with several folds embeds with all of its models side by side.
     """
     from kinfold import data
     from kinfold.cli.progress import reporting
@@ -87,14 +92,13 @@ class Embedding:
 
 
 def _of_run(folder: Path) -> Embedding:
-    from kinfold.training import Run
+    from kinfold.protocols import opened
 
-    run = Run.open(folder)
-    weights = run.place.model if run.finished else run.place.best
-    if not weights.is_file():
-        raise ValueError(f"{folder} has no selected weights yet; finish it with kinfold train --resume {folder}")
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    return Embedding(run.model(), run.pipeline, {"run": str(folder), "weights": digest})
+    run = opened(folder)
+    digest = hashlib.sha256()
+    for weights in run.weight_files():
+        digest.update(weights.read_bytes())
+    return Embedding(run.model(), run.pipeline, {"run": str(folder), "weights": digest.hexdigest()})
 
 
 def _of_backbone(name: str, weights: str | None, dataset: "Dataset") -> Embedding:
@@ -115,6 +119,6 @@ def _pixels(size: int, grey: bool) -> Embedding:
 
 
 def _data_of(folder: Path, split: str | None) -> "Dataset":
-    from kinfold.training import Run
+    from kinfold.protocols import opened
 
-    return Run.open(folder).data(split or "test")
+    return opened(folder).data(split or "test")

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kinfold.models.export import Deployed
+    from kinfold.protocols import Repeat
     from kinfold.training import Run
 
 EXAMPLES = 8
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or of a repeat with all its folds.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="An .onnx file, or a .pt2 file of torch.export.")],
     tolerance: Annotated[float, typer.Option(help="The largest difference from the original to accept.")] = 1e-4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -32,13 +33,13 @@ def export(
     from kinfold.cli.progress import reporting
     from kinfold.models.export import ENDINGS, Deployed, ExportError
     from kinfold.models.export import export as write
-    from kinfold.training import Run
+    from kinfold.protocols import opened
 
     if out.suffix not in ENDINGS:
         raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name!r}")
     if not tolerance > 0:
         raise ValueError(f"--tolerance must be above 0, got {tolerance}")
-    space = Run.open(run)
+    space = opened(run)
     pipeline = space.pipeline
     about = {"run": space.folder.resolve().name, "distance": space.distance}
     if pipeline is not None:
@@ -67,7 +68,7 @@ def export(
         typer.echo(f"  {key}: {value}")
 
 
-def _example(run: "Run", deployed: "Deployed", tolerance: float) -> "Tensor":
+def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Tensor":
     """A few items of the run as the written model will get them; they must give what the run itself makes of them."""
     import numpy as np
     import torch

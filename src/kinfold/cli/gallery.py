@@ -14,7 +14,7 @@ from torch import Tensor
 from kinfold import data, registry
 from kinfold.data.dataset import SPLITS
 from kinfold.data.folder import images_below
-from kinfold.training.files import read_state, write_state
+from kinfold.training.state import read_state, write_state
 
 if TYPE_CHECKING:
     from kinfold.training import Run

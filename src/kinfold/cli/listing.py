@@ -10,7 +10,7 @@ from kinfold import registry
 
 def listing(
     kind: Annotated[
-        str | None, typer.Argument(help="losses, miners, sets, metrics, ...; all of them without it.")
+        str | None, typer.Argument(help="losses, miners, sets, metrics, recipes, tables, ...; all without it.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

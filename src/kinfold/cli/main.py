@@ -7,12 +7,14 @@ import typer
 
 import kinfold
 from kinfold.cli import data
+from kinfold.cli.bench import bench
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
 from kinfold.cli.embed import embed
 from kinfold.cli.evaluate import evaluate
 from kinfold.cli.export import export
 from kinfold.cli.listing import listing
+from kinfold.cli.reproduce import reproduce
 from kinfold.cli.search import search
 from kinfold.cli.train import train
 
@@ -27,6 +29,8 @@ app = typer.Typer(
 app.command("demo")(demo)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
+app.command("bench")(bench)
+app.command("reproduce")(reproduce)
 app.command("embed")(embed)
 app.add_typer(data.app, name="data")
 app.command("search")(search)

@@ -5,7 +5,6 @@ Features are kept in parts beside the file until all are there; each part appear
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +17,9 @@ from torch import Tensor
 from kinfold.data.dataset import Dataset
 from kinfold.data.images import Errors, Mode
 from kinfold.data.items import Array, ImageFiles
-from kinfold.data.loading import Batches
+from kinfold.data.loading import Batches, Stretch
 from kinfold.data.transforms import Transform
+from kinfold.files import write_text, write_whole
 
 Model = Callable[[Tensor], Tensor]
 PART = 2048  # items, about
@@ -61,7 +61,7 @@ def embed(
         dataset,
         transform,
         normalize,
-        batch_sampler=_Rest(len(dataset), done, batch_size),
+        batch_sampler=Stretch(done, len(dataset), batch_size),
         workers=workers,
         mode=mode,
         errors=errors,
@@ -77,20 +77,6 @@ def embed(
     _write(out, {**found, **_columns(dataset, index)})
     shutil.rmtree(folder)
     return broken
-
-
-class _Rest:
-    """Positions from `start` on, in order."""
-
-    def __init__(self, count: int, start: int, batch_size: int) -> None:
-        self.count, self.start, self.batch_size = count, start, batch_size
-
-    def __len__(self) -> int:
-        return -(-(self.count - self.start) // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for first in range(self.start, self.count, self.batch_size):
-            yield [*range(first, min(self.count, first + self.batch_size))]
 
 
 def _parts(reading: Batches, model: Model, start: int, count: int) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -137,9 +123,7 @@ def _open(folder: Path, about: dict[str, Any]) -> None:
             )
         return
     folder.mkdir(exist_ok=True)
-    temporary = note.with_suffix(".tmp")
-    temporary.write_text(json.dumps(about, indent=1))
-    os.replace(temporary, note)
+    write_text(note, json.dumps(about, indent=1))
 
 
 def _finished(folder: Path) -> int:
@@ -155,12 +139,7 @@ def _finished(folder: Path) -> int:
 
 
 def _write(path: Path, arrays: dict[str, Array]) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # all values are arrays
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # all values are arrays
 
 
 def _identity(dataset: Dataset) -> dict[str, Any]:

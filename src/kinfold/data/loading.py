@@ -167,6 +167,24 @@ class _InOrder:
             yield order[start : start + self.batch_size].tolist()
 
 
+class Stretch:
+    """Positions first..last-1 in order, some at a time: a batch sampler for a part of a data set.
+
+    >>> [*Stretch(3, 8, 2)], len(Stretch(3, 8, 2))
+    ([[3, 4], [5, 6], [7]], 3)
+    """
+
+    def __init__(self, first: int, last: int, batch_size: int) -> None:
+        self.first, self.last, self.batch_size = first, last, batch_size
+
+    def __len__(self) -> int:
+        return -(-(self.last - self.first) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for start in range(self.first, self.last, self.batch_size):
+            yield [*range(start, min(self.last, start + self.batch_size))]
+
+
 _Sample = tuple[int, Array | str]
 _Read = tuple[Tensor | None, Tensor, dict[int, str]]
 

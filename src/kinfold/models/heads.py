@@ -3,6 +3,17 @@
 from torch import nn
 
 
+def identity(width: int, dim: int) -> nn.Module:
+    """The pooled features as they are, to measure them or to train the backbone alone.
+
+    >>> identity(8, 8)
+    Identity()
+    """
+    if dim != width:
+        raise ValueError(f"head 'identity' changes nothing: model.dim must be {width}, the width of the features")
+    return nn.Identity()
+
+
 def linear(width: int, dim: int, bias: bool = True) -> nn.Linear:
     """One matrix, as in most papers; the only head that can start from the principal components of features.
 

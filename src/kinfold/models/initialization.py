@@ -31,13 +31,14 @@ class PrincipalComponents:
     rank: int
 
 
-def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Start) -> nn.Linear:
+def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Start) -> nn.Module:
     """Set weight and bias of a linear head so that it gives c s^-p V^T (x - mean) for features x; returns the head.
 
     V, s: principal directions and singular values of `features` (N, width) less their mean, the largest first;
     p: 0 for "pca", 1/2 for "half-whiten", 1 for "whiten"; c: makes the root mean square norm of the outputs 1.
     Each direction points to where its largest entry is positive, so that equal features give equal heads.
-    What `principal_components` found may be given instead of the features.
+    What `principal_components` found may be given instead of the features. A head with a method `initialize` of its own
+    does it by that.
 
     >>> rows = torch.tensor([[3.0, 1.0], [-3.0, 1.0], [0.0, 2.0], [0.0, 0.0]])
     >>> initialize(nn.Linear(2, 1), rows, "pca")(rows).flatten().round(decimals=3)
@@ -45,6 +46,10 @@ def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Sta
     """
     if how not in get_args(Start):
         raise ValueError(f"unknown start {how!r}{registry.nearest(how, POWERS)}; there are {', '.join(POWERS)}")
+    own = getattr(head, "initialize", None)
+    if own is not None:
+        own(features, how)
+        return head
     if not isinstance(head, nn.Linear):
         raise ValueError(f"only linear heads can start from principal components, this one is a {type(head).__name__}")
     if head.bias is None:

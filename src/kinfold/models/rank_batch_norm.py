@@ -1,12 +1,10 @@
 """Batch norm over the batches of all ranks. Unlike torch's SyncBatchNorm it also runs on the CPU."""
 
-from typing import Any
-
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from kinfold.pairs import Ranks
 
 
 def rank_batch_norm(model: nn.Module) -> nn.Module:
@@ -33,7 +31,7 @@ class RankBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name of it
         by_batch = self.training or self.running_mean is None
-        if not by_batch or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        if not by_batch or Ranks.current().count == 1:
             return super().forward(input)
         self._check_input_dim(input)
         exact = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
@@ -70,7 +68,8 @@ def _statistics(batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     else:  # a rank without items takes part with weight zero
         mean = variance = batch.sum(over)
     sent = torch.stack([mean, variance, torch.full_like(mean, own)])
-    means, variances, counts = _Gathered.apply(sent).unbind(1)  # type: ignore[no-untyped-call]
+    ranks = Ranks.current()
+    means, variances, counts = ranks.gather(sent[None], [1] * ranks.count).unbind(1)  # (ranks, C) each
     counts = counts.detach()
     count = counts.sum(dim=0)
     if count[0] < 2:
@@ -78,23 +77,6 @@ def _statistics(batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     shares = counts / count
     mean = (shares * means).sum(dim=0)
     return mean, (shares * (variances + (means - mean).square())).sum(dim=0), count
-
-
-class _Gathered(torch.autograd.Function):
-    """Stack the tensors of all ranks, (ranks, ...); the gradient of a slot is the sum of what all ranks ask of it."""
-
-    @staticmethod
-    def forward(ctx: Any, sent: Tensor) -> Tensor:
-        received = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
-        dist.all_gather(received, sent.contiguous())
-        return torch.stack(received)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *outer: Tensor) -> Tensor:
-        asked = outer[0].contiguous().clone()
-        dist.all_reduce(asked)
-        return asked[dist.get_rank()]
 
 
 def _replaced(layer: _BatchNorm) -> nn.Module:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from kinfold import registry
 from kinfold.models.ensemble import Ensemble, Maps, Term, exact, not_negative, shared, unit
+from kinfold.models.initialization import Start, initialize
 
 BranchInput = Literal["chunk", "full"]
 _NO_SCORE = 1e-12
@@ -78,6 +79,20 @@ class Relational(Ensemble):
         nn.init.zeros_(self.score.bias)
         nn.init.eye_(self.relation.weight)  # [1, 0]: the embedding starts as the nodes, side by side
         nn.init.zeros_(self.relation.bias)
+
+    def initialize(self, features: Tensor, how: Start) -> None:
+        """Start every branch from the principal components of its own stretch of the features (N, width)."""
+        if self.branch_input == "full" or not isinstance(features, Tensor):
+            raise ValueError(
+                "branches start from principal components of their own stretch of the features each: "
+                'branch_input="chunk", or init = "random"'
+            )
+        for number, seen in enumerate(self.seen(features).unbind(dim=1)):
+            part = nn.Linear(seen.shape[1], self.part_dim)
+            initialize(part, seen, how)
+            with torch.no_grad():
+                self.nodes.weight[number].copy_(part.weight)
+                self.nodes.bias[number].copy_(part.bias)
 
     def output(self, features: Tensor) -> Relations:
         seen = self.seen(features)

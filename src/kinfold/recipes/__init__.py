@@ -1,4 +1,4 @@
-"""Recipes that come with the package: TOML files by name."""
+"""Recipes that come with the package: TOML files by name. The tables of the papers are in `recipes.papers`."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ def names() -> list[str]:
     >>> "glyphs" in names()
     True
     """
-    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
+    paths = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.toml"))
+    return sorted(path.with_suffix("").as_posix() for path in paths if path.parts[0] != "papers")
 
 
 def find(name: str) -> Path:

@@ -1,9 +1,7 @@
 """A query and its neighbours as one picture: what the space takes for alike, and where it is wrong."""
 
 import importlib.util
-import io
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image, ImageDraw, ImageFont
+
+from kinfold.files import write_whole
 
 Mark = Literal["query", "right", "wrong", "unknown"]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -192,11 +192,4 @@ def _drawn(font: Font, letter: str) -> bytes | None:
 
 
 def _save(page: Image.Image, path: Path) -> None:
-    content = io.BytesIO()
-    page.save(content, format="PNG")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content.getvalue())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, lambda file: page.save(file, format="PNG"))

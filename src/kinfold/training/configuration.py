@@ -23,6 +23,9 @@ class Data:
     validation: the share of the training classes that is held out, whole classes, to select on: a fifth where selection
     asks for it and nothing else is said. A data set with a validation split of its own keeps that. `split_seed` draws
     the classes, the same for every `seed` of a run.
+    protocol: which classes train, validate and test; see kinfold.data.folds. "given" keeps the splits of the data set.
+    fold: which of the protocol's folds. test: "withheld" leaves the test items out of the run altogether, for whoever
+    opens them after the last decision is made.
     pipeline: a name of kinfold.data.pipeline; "auto" takes the backbone's. cache: decode once and keep in memory.
     """
 
@@ -31,6 +34,9 @@ class Data:
     options: dict[str, Any] = field(default_factory=dict)
     validation: float | None = None
     split_seed: int = 0
+    protocol: Literal["given", "classic", "reality-check", "query-gallery"] = "given"
+    fold: int = 0
+    test: Literal["open", "withheld"] = "open"
     pipeline: str = "auto"
     cache: bool = False
     short_side: int | None = None
@@ -103,7 +109,7 @@ class Mixup:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how. Give `steps` or `epochs` (of the sampler).
+    """How long and how. Give `steps` or `epochs` (of the sampler); 0 steps measure the space as it is at the start.
 
     precision: of the network; losses always compute in float32 at least. micro_batch: items that pass the network at a
     time; the gradient is still that of the whole batch. head_only: first steps in which the backbone rests.
@@ -143,7 +149,11 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One run."""
+    """One run.
+
+    search: which values a search may try, as in "optimizer.lr" = {low = 1e-5, high = 1e-2, log = true} or
+    "loss.k" = {values = [160, 200]}; a run itself takes no notice of it. See kinfold.protocols.search.
+    """
 
     seed: int = 0
     data: Data = field(default_factory=Data)
@@ -157,6 +167,7 @@ class Configuration:
     mixup: Mixup | None = None
     training: Training = field(default_factory=lambda: Training(steps=1000))
     evaluation: Evaluation = field(default_factory=Evaluation)
+    search: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for kind, choice in (("losses", self.loss), ("miners", self.miner), ("samplers", self.sampler)):
@@ -171,7 +182,6 @@ def _check(given: Configuration) -> None:
     if (training.steps is None) == (training.epochs is None):
         raise ValueError("[training] needs steps or epochs, and not both")
     positive = {
-        "training.steps": training.steps,
         "training.epochs": training.epochs,
         "training.micro_batch": training.micro_batch,
         "training.log_every": training.log_every,
@@ -186,6 +196,8 @@ def _check(given: Configuration) -> None:
     for name, value in positive.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+    if training.steps is not None and training.steps < 0:
+        raise ValueError(f"training.steps must be 0 or more, got {training.steps}")
     rates = {"lr": given.optimizer.lr, "head_lr": given.optimizer.head_lr, "loss_lr": given.optimizer.loss_lr}
     for name, rate in rates.items():
         if rate is not None and not 0 <= rate < float("inf"):

@@ -1,11 +1,12 @@
 """Embeddings of a whole data set in memory, by all ranks together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from kinfold.data import Batches, Dataset, Pipeline
+from kinfold.data.loading import Stretch
 from kinfold.pairs import Ranks
 from kinfold.training.step import PRECISIONS
 
@@ -39,7 +40,7 @@ def embedded(
         dataset,
         None if pipeline is None else pipeline.test,
         None if pipeline is None else pipeline.normalize,
-        batch_sampler=_Stretch(first, last, batch_size),
+        batch_sampler=Stretch(first, last, batch_size),
         workers=workers,
         mode="RGB" if pipeline is None else pipeline.mode,
     )
@@ -58,17 +59,3 @@ def embedded(
         model.train(was_training)
     own = torch.cat(parts) if parts else torch.zeros(0, 0, dtype=dtype)
     return ranks.gather(own)
-
-
-class _Stretch:
-    """Positions first..last-1 in order, some at a time."""
-
-    def __init__(self, first: int, last: int, batch_size: int) -> None:
-        self.first, self.last, self.batch_size = first, last, batch_size
-
-    def __len__(self) -> int:
-        return -(-(self.last - self.first) // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for start in range(self.first, self.last, self.batch_size):
-            yield [*range(start, min(self.last, start + self.batch_size))]

@@ -10,9 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
-from kinfold.training.files import read_state, write_json, write_state, write_text
+from kinfold.files import write_json, write_text
+from kinfold.training.state import read_state, write_state
 
 KEPT = 2  # checkpoints: the last one, and one before it in case that is damaged
+
+
+class Occupied(ValueError):  # noqa: N818  (a state, not an error of its own)
+    """Another process is training in the folder."""
 
 
 class RunFolder:
@@ -67,7 +72,7 @@ class RunFolder:
                 # not flock: worker processes would inherit the hold and keep it for seconds after a kill
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
-                raise ValueError(
+                raise Occupied(
                     f"another process is training in {self.path}; wait for it, or choose another folder"
                 ) from None
             for half_written in (*self.path.glob(".*.tmp"), *self.checkpoints.glob(".*.tmp")):

@@ -96,7 +96,7 @@ class Trainer:
             if not self.judged:
                 self._judge()
                 self.judged = True
-            while not self._over():
+            while not self.over:
                 self._epoch()
             stop = max(signal for (signal,) in self.ranks.exchange([self.stop.signal]))
             self._save()
@@ -140,7 +140,9 @@ class Trainer:
     def _remembering(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
 
-    def _over(self) -> bool:
+    @property
+    def over(self) -> bool:
+        """Whether there is no step left to take."""
         return self.done >= self.steps or self.selection.exhausted or self.diverged is not None
 
     def _epoch(self) -> None:
@@ -169,7 +171,7 @@ class Trainer:
             if self.done % self.evaluate_every == 0 or self.done == self.steps:
                 self._judge()
                 self.model.train()
-            if self._over():
+            if self.over:
                 return
 
     def _read(self) -> Iterator[Batch | None]:

@@ -40,10 +40,16 @@ def groups(model: nn.Module, objective: nn.Module, settings: Optimizer) -> list[
     return made
 
 
-def optimizer(model: nn.Module, objective: nn.Module, settings: Optimizer) -> TorchOptimizer:
+def optimizer(model: nn.Module, objective: nn.Module, settings: Optimizer, idle: bool = False) -> TorchOptimizer:
+    """`idle`: it will take no step, and there may be nothing to train."""
     made = groups(model, objective, settings)
+    if idle and not made:
+        made = [{"params": [], "name": "head", "lr": settings.lr, "base_lr": settings.lr}]
     if not made:
-        raise ValueError("nothing can be trained: neither the model nor the loss has a parameter with requires_grad")
+        raise ValueError(
+            "nothing can be trained: neither the model nor the loss has a parameter with requires_grad; with "
+            "training.steps = 0 the space is measured as it is"
+        )
     options: dict[str, Any] = {"lr": settings.lr}
     if settings.name in ("sgd", "rmsprop"):
         options["momentum"] = settings.momentum

@@ -61,6 +61,29 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+def combined(*layers: Table) -> dict[str, Any]:
+    """Tables over one another, the last on top: keys are merged, a table with another `name` replaces the one below.
+
+    >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
+    {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
+    >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})
+    {'loss': {'name': 'margin'}}
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = result.get(key)
+            if (
+                isinstance(value, Mapping)
+                and isinstance(below, dict)
+                and value.get("name") in (None, below.get("name"))
+            ):
+                result[key] = combined(below, value)
+            else:
+                result[key] = _copy(value)
+    return result
+
+
 def parse(kind: type[Kind], table: Any, where: str) -> Kind:
     """A dataclass from a table, every key known and every value of its type."""
     if not isinstance(table, Mapping):

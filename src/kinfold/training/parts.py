@@ -9,6 +9,7 @@ import torch
 
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Dataset, Pipeline, Rows, cached, load, pipeline, readable
+from kinfold.data.folds import folded
 from kinfold.data.seeds import derived
 from kinfold.losses import Loss, Mined
 from kinfold.models import Embedder
@@ -31,8 +32,15 @@ class Splits:
 
 
 def dataset(settings: Data) -> Dataset:
-    """Read what the configuration names."""
-    found = load(settings.name, settings.root, **settings.options)
+    """Read what the configuration names, each item in the split that its protocol gives it."""
+    return assigned(load(settings.name, settings.root, **settings.options), settings)
+
+
+def assigned(found: Dataset, settings: Data) -> Dataset:
+    """The items that a run may see, each in the split that the protocol gives it."""
+    found = folded(found, settings.protocol, settings.fold)
+    if settings.test == "withheld":
+        found = found.where(found.split != "test", relabel=True)
     if settings.errors == "skip" and not isinstance(found.items, Rows):
         # once and for all, so that every rank and every epoch sees the same items
         found, _ = readable(found)

@@ -136,10 +136,20 @@ class Run:
             ) from None
         return model.eval()
 
+    def weight_files(self) -> list[Path]:
+        """Where the selected weights lie; ValueError before there are any."""
+        path = self.place.model if self.finished else self.place.best
+        if not path.is_file():
+            raise ValueError(
+                f"{self.folder} has no selected weights yet; finish it with kinfold train --resume {self.folder}"
+            )
+        return [path]
+
     def splits(self) -> dict[str, Dataset]:
         """Train, and validation and test where there are such classes, as the run saw them."""
-        data = parts.dataset(self.configuration.data) if self.dataset is None else self.dataset
-        found = parts.split(data, self.configuration.data)
+        settings = self.configuration.data
+        data = parts.dataset(settings) if self.dataset is None else parts.assigned(self.dataset, settings)
+        found = parts.split(data, settings)
         return {name: part for name, part in vars(found).items() if part is not None}
 
     def data(self, split: str = "test") -> Dataset:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from kinfold import metrics, models
 from kinfold.data import Batches, Dataset, Pipeline
+from kinfold.files import write_json
 from kinfold.metrics.comparison import Distance
 from kinfold.metrics.named import metric
 from kinfold.models import Embedder
@@ -16,33 +17,54 @@ from kinfold.training import parts
 from kinfold.training.configuration import Configuration
 from kinfold.training.embedding import embedded
 from kinfold.training.environment import chosen_device
-from kinfold.training.files import write_json, write_state
 from kinfold.training.folder import RunFolder
 from kinfold.training.logs import JsonLines, tensorboard
 from kinfold.training.loop import Callback, Evaluate, Trainer, finite
 from kinfold.training.objective import Objective
 from kinfold.training.optimizers import optimizer
 from kinfold.training.selection import Selection
+from kinfold.training.state import write_state
 from kinfold.training.step import Step
+
+
+class Sealed:
+    """The test classes of a run, which nothing may look at as long as anything is left to decide."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def open(self, trainer: Trainer) -> Dataset:
+        """For the last look, when training is over and the weights are selected."""
+        if not trainer.over:
+            raise RuntimeError(
+                f"the test classes stay sealed until training is over; it is at step {trainer.done} of {trainer.steps}"
+            )
+        return self._dataset
+
+    def inflating(self) -> Dataset:
+        """For selection on the test classes: what is measured so is marked as inflated wherever it is shown."""
+        return self._dataset
 
 
 class Work:
     """One run on this rank, from its configuration (with every "auto" resolved in `given`)."""
 
     def __init__(self, given: Configuration, dataset: Dataset | None, ranks: Ranks) -> None:
-        data = parts.dataset(given.data) if dataset is None else dataset
+        data = parts.dataset(given.data) if dataset is None else parts.assigned(dataset, given.data)
         self.given = given = parts.resolved(given, data)
         self.ranks = ranks
         self.device = chosen_device(given.training.device)
         embedder = parts.model(given)
         self.pipeline: Pipeline | None = parts.image_pipeline(given.data, embedder)
-        self.splits = parts.split(parts.in_memory(data, given.data, self.pipeline), given.data)
+        splits = parts.split(parts.in_memory(data, given.data, self.pipeline), given.data)
+        self.train, self.validation = splits.train, splits.validation
+        self.test = None if splits.test is None else Sealed(splits.test)
         self._check_selection()
         if given.training.precision == "float64":
             embedder.double()
         self.model: Embedder = embedder.to(self.device)
         if given.model.init != "random":
-            features = self.embedded(self.model, self.splits.train, of=self.model.features)
+            features = self.embedded(self.model, self.train, of=self.model.features)
             models.initialize(self.model.head, features, given.model.init)  # type: ignore[arg-type]  # "auto" is resolved
         if ranks.count > 1:
             models.rank_batch_norm(self.model)
@@ -63,11 +85,15 @@ class Work:
         )
 
     def measured(self, model: nn.Module, dataset: Dataset, names: Sequence[str]) -> dict[str, float]:
-        """Metrics of a data set, queries against their gallery where it tells them apart."""
-        return measure(self.embedded(model, dataset), dataset, names, self.given.evaluation.distance)  # type: ignore[arg-type]
+        """Metrics of a data set, queries against their gallery where it tells them apart; NaN of a space that huge
+        weights blew up."""
+        rows = self.embedded(model, dataset)
+        if not rows.isfinite().all():
+            return dict.fromkeys(names, float("nan"))
+        return measure(rows, dataset, names, self.given.evaluation.distance)  # type: ignore[arg-type]
 
     def trainer(self, folder: RunFolder | None, callbacks: Sequence[Callback]) -> Trainer:
-        given, train = self.given, self.splits.train
+        given, train = self.given, self.train
         training, evaluation = given.training, given.evaluation
         objective = parts.objective(given, len(train.classes), self.model).to(self.device)
         if training.precision == "float64":
@@ -101,7 +127,7 @@ class Work:
                 own.append(tensorboard(folder.path / "tensorboard", training.log_every))
         return Trainer(
             step,
-            optimizer(self.model, objective, given.optimizer),
+            optimizer(self.model, objective, given.optimizer, idle=training.steps == 0),
             batches,
             sampler,
             steps=(training.epochs or 0) * len(batches) if training.steps is None else training.steps,
@@ -135,15 +161,15 @@ class Work:
         names = given.evaluation.metrics if finite(weights) else []  # ruined weights give no space to measure
         if selection.rule == "validation" and selection.best is not None:
             scores["validation"] = {name: selection.best_values[name] for name in names}
-        elif self.splits.validation is not None:
-            scores["validation"] = self.measured(self.model, self.splits.validation, names)
+        elif self.validation is not None:
+            scores["validation"] = self.measured(self.model, self.validation, names)
         if selection.inflated:
             scores["test"] = {name: value for name, (value, _) in selection.oracle.items()}
             scores["test_steps"] = {name: int(when) for name, (_, when) in selection.oracle.items()}
-        elif self.splits.test is not None:
-            scores["test"] = self.measured(self.model, self.splits.test, names)
+        elif self.test is not None:
+            scores["test"] = self.measured(self.model, self.test.open(trainer), names)
         if given.evaluation.diagnose != "never" and finite(weights):
-            scores["train_space"] = self.measured(self.model, self.splits.train, given.evaluation.diagnostics)
+            scores["train_space"] = self.measured(self.model, self.train, given.evaluation.diagnostics)
         if self.ranks.first:
             write_state(folder.model, {"step": step, "model": weights})
             # last: with it the run is finished
@@ -152,8 +178,9 @@ class Work:
 
     def _evaluate(self) -> Evaluate | None:
         evaluation = self.given.evaluation
-        oracle = evaluation.selection == "test-oracle"
-        watched = self.splits.test if oracle else self.splits.validation
+        watched = self.validation
+        if evaluation.selection == "test-oracle" and self.test is not None:
+            watched = self.test.inflating()
         always = evaluation.diagnose == "always"
         if watched is None and not always:
             return None
@@ -161,7 +188,7 @@ class Work:
         def evaluate(model: nn.Module) -> dict[str, float]:
             values = {} if watched is None else self.measured(model, watched, evaluation.metrics)
             if always:
-                space = self.measured(model, self.splits.train, evaluation.diagnostics)
+                space = self.measured(model, self.train, evaluation.diagnostics)
                 values |= {f"train {name}": value for name, value in space.items()}
             return values
 
@@ -178,15 +205,15 @@ class Work:
         for name in (*self.given.evaluation.metrics, *self.given.evaluation.diagnostics):
             metric(name)  # raises with the nearest name
         rule = self.given.evaluation.selection
-        if rule == "validation" and self.splits.validation is None:
+        if rule == "validation" and self.validation is None:
             raise ValueError(
                 "evaluation.selection = 'validation' needs classes to select on: give data.validation, a share of the "
                 "training classes, or choose selection = 'last'"
             )
-        if rule == "test-oracle" and self.splits.test is None:
+        if rule == "test-oracle" and self.test is None:
             raise ValueError("evaluation.selection = 'test-oracle' needs test classes, and this data has none")
         patience = self.given.evaluation.patience
-        if patience is not None and rule == "last" and self.splits.validation is None:
+        if patience is not None and rule == "last" and self.validation is None:
             raise ValueError("evaluation.patience needs validation classes: give data.validation")
 
 

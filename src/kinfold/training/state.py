@@ -1,59 +1,19 @@
-"""Files that appear whole or not at all, and nested state in one safetensors file that executes nothing when read."""
+"""Nested state in one safetensors file, which executes nothing when it is read."""
 
 import hashlib
 import json
-import os
 import struct
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from kinfold.files import write_whole
+
 _STRUCTURE = "structure"
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write beside `path`, make sure it is on disk, then put it in place; a failure leaves what was there before."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _keep_name(path.parent)
-    except OSError as wrong:
-        temporary.unlink(missing_ok=True)
-        raise OSError(
-            f"cannot write {path}: {wrong.strerror or wrong}; what was there before is kept. "
-            "Make room there, or see to the rights, then try again or resume"
-        ) from wrong
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _keep_name(folder: Path) -> None:
-    """Have the folder on disk too, so that even a power cut finds the new file; not every file system can do it."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write(text.encode()))
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_state(path: Path, state: Any) -> str:

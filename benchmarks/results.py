@@ -1,0 +1,104 @@
+"""Write the results of benches into docs/results.md, each between the marks of its suite's name.
+
+    kinfold bench benchmarks/suites/samplers.toml --root cub=FEATURES.npz --out results/samplers
+    python -m benchmarks.results results/samplers
+
+Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+
+from benchmarks.docs import fill
+from kinfold.bench import Bench
+from kinfold.bench.results import SPACE
+from kinfold.protocols import Interval, interval
+
+PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+Values = Mapping[str, Mapping[int, float]]
+
+
+def shown(bench: Bench) -> str:
+    """Everything that a bench says, as Markdown."""
+    parts = []
+    for data in bench.suite.sources:
+        grid = all(", " in name for name in bench.suite.methods)
+        for result in bench.results:
+            parts.append(_grids(bench, data, result) if grid else bench.table(data, result, "markdown"))
+            parts.append(_best(bench, data, result))
+        parts.append(_spectra(bench, data))
+    return "\n\n".join([*(part for part in parts if part), _effort(bench)])
+
+
+def _grids(bench: Bench, data: str, result: str) -> str:
+    metric = bench.suite.metric
+    text = _grid(f"{data}: {metric} on the test classes, %", bench.values(data, result, metric), 100.0)
+    space = bench.values(data, SPACE, "rho@2")
+    return f"{text}\n\n{_grid(f'{data}: rho@2 of the training classes', space, 1.0)}" if any(space.values()) else text
+
+
+def _grid(title: str, values: Values, factor: float) -> str:
+    names = [name.split(", ", 1) for name in values]
+    rows, columns = ([*dict.fromkeys(column)] for column in zip(*names, strict=True))
+    lines = [f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    for row in rows:
+        cells = [values.get(f"{row}, {column}", {}) for column in columns]
+        lines.append(f"| {row} | {' | '.join(_cell(cell, factor) for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(values: Mapping[int, float], factor: float) -> str:
+    if not values:
+        return "-"
+    found: Interval = interval([*values.values()])
+    places = 1 if factor > 1 else 3
+    return f"{factor * found.mean:.{places}f} ± {factor * found.half_width:.{places}f}"
+
+
+def _best(bench: Bench, data: str, result: str) -> str:
+    """Which methods the best one is told apart from, and which not."""
+    found = bench.compared(data, result)
+    if found is None:
+        return ""
+    others = [name for name in found.methods if name != found.best]
+    close = [name for name in others if not found.told_apart(found.best, name)]
+    beaten = len(others) - len(close)
+    kind = f" ({result})" if len(bench.results) > 1 else ""
+    text = f"Best {bench.suite.metric}{kind}: {found.best}, told apart from {beaten} of {len(others)} others"
+    return f"{text}; not from {'; '.join(close)}." if close else f"{text}."
+
+
+def _spectra(bench: Bench, data: str) -> str:
+    """Whether a flatter spectrum of the training classes goes with better recall, over methods."""
+    recall, rho = (bench.values(data, *where) for where in (("separated", "recall@1"), (SPACE, "rho@2")))
+    names = [name for name in bench.suite.methods if recall[name] and rho[name]]
+    if len(names) < 4:
+        return ""
+    x = np.array([np.mean([*rho[name].values()]) for name in names])
+    y = np.array([np.mean([*recall[name].values()]) for name in names])
+    return (
+        f"rho@2 on training classes against recall@1 on test classes over {len(names)} methods: Pearson "
+        f"{pearsonr(x, y).statistic:+.2f}, Spearman {spearmanr(x, y).statistic:+.2f}."
+    )
+
+
+def _effort(bench: Bench) -> str:
+    cells = {row["folder"]: row["seconds"] for row in bench.rows}
+    failed = f"; {len(bench.failures)} failed" if bench.failures else ""
+    return (
+        f"{len(cells)} cells{failed}; {sum(cells.values()) / 60:.0f} minutes, one thread each, summed over the cells."
+    )
+
+
+def main(folders: list[str]) -> None:
+    for folder in folders:
+        bench = Bench.open(folder)
+        fill(PAGE, bench.suite.name, shown(bench))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""The folder of a bench: where every cell lies, what was asked of it and how it ended."""
+
+import fcntl
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kinfold.bench.tasks import Outcome, Task
+from kinfold.files import write_json, write_text
+from kinfold.protocols.repeat import fold_folder
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method on a data set with a seed and a fold; of the search where it has a trial."""
+
+    data: str
+    method: str
+    seed: int
+    fold: int
+    trial: int | None = None
+
+    @property
+    def repeat(self) -> str:
+        """The folder that it shares with its other folds, below that of the bench."""
+        if self.trial is not None:
+            return f"search/{self.data}/{self.method}/trial-{self.trial}"
+        return f"runs/{self.data}/{self.method}/seed-{self.seed}"
+
+    @property
+    def name(self) -> str:
+        return fold_folder(Path(self.repeat), self.fold).as_posix()
+
+    def __str__(self) -> str:
+        which = f"seed {self.seed}" if self.trial is None else f"trial {self.trial}"
+        return f"{self.data}, {self.method}, {which}, fold {self.fold}"
+
+
+class BenchFolder:
+    """suite.toml; runs/ and search/ with the cells; records/ with how each ended; results.csv and table.md."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.path = Path(folder)
+        self.suite = self.path / "suite.toml"
+        self.journal = self.path / "search" / "journal.log"
+        self.log = self.path / "log.txt"
+        self.results = self.path / "results.csv"
+        self.parquet = self.path / "results.parquet"
+        self.table = self.path / "table.md"
+
+    @property
+    def begun(self) -> bool:
+        return self.suite.is_file()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else may bench here meanwhile."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.path / ".lock", "w")  # noqa: SIM115  (closed below)
+        except OSError as wrong:
+            raise OSError(f"cannot write to {self.path}: {wrong.strerror}; choose a folder you may write to") from wrong
+        with file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise ValueError(
+                    f"another bench is running in {self.path}; wait for it, or choose another folder with --out"
+                ) from None
+            self._check_kind()
+            for half_written in (*self.path.glob(".*.tmp"), *(self.path / "records").rglob(".*.tmp")):
+                half_written.unlink()  # by a bench that was killed
+            # nobody else writes to it now: a lock is one that a killed bench had, and would be waited for
+            self.journal.with_name(f"{self.journal.name}.lock").unlink(missing_ok=True)
+            yield
+
+    def begin(self, suite: str) -> None:
+        """Write down what is compared here from now on."""
+        write_text(self.suite, suite)
+
+    @property
+    def identity(self) -> str:
+        """What tells this bench from others that search on the same storage; it stays when the folder is moved."""
+        path = self.path / "search" / "identity"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, uuid.uuid4().hex)
+        return path.read_text()
+
+    def record(self, name: str) -> dict[str, Any] | None:
+        """How a task ended; None where it did not, or where what it made was moved away."""
+        path = self._record(name)
+        if not path.is_file():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found if found["error"] is not None or (self.path / name / "scores.json").is_file() else None
+
+    def done(self, name: str, asked: Mapping[str, Any]) -> bool:
+        """Whether a task is through, with the settings that are asked for; ValueError where it had others."""
+        record = self.record(name)
+        if record is None or record["error"] is not None:
+            return False
+        if record["asked"] != _plain(asked):
+            if record["kind"] == "test":
+                return False  # its cells were made anew
+            raise ValueError(
+                f"{self.path / name} is finished, but with other settings than the suite has now. Choose another "
+                "folder with --out, or move this cell away to have it made anew"
+            )
+        return True
+
+    def write(self, task: Task, outcome: Outcome) -> None:
+        path = self._record(task.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        about = {"kind": task.kind, "error": outcome.error, "details": outcome.details, "seconds": outcome.seconds}
+        write_json(path, {**about, "asked": dict(task.tables)})
+
+    def task(self, cell: Cell, tables: Mapping[str, Any]) -> Task:
+        return Task("train", cell.name, self.path / cell.name, tables)
+
+    def test_task(self, cell: Cell, tables: Mapping[str, Any]) -> Task:
+        """Opens the test classes for the repeat that this cell belongs to."""
+        return Task("test", cell.repeat, self.path / cell.repeat, tables)
+
+    def mended(self, task: Task) -> bool:
+        """Whether a cell failed before, with other settings than it has now."""
+        record = self.record(task.name)
+        return record is not None and record["asked"] != _plain(task.tables)
+
+    def set_aside(self, task: Task) -> None:
+        """Keep what a failed cell left behind out of the way of a new attempt that could not go on with it."""
+        if task.folder.exists():
+            number = 1
+            while (aside := task.folder.with_name(f"{task.folder.name}.failed-{number}")).exists():
+                number += 1
+            task.folder.rename(aside)
+        # last: what is in the folder from now on belongs to the new settings
+        self._record(task.name).unlink()
+
+    def _check_kind(self) -> None:
+        """ValueError where the folder holds something else than a bench."""
+        own = {self.path / ".lock", *self.path.glob(f".{self.suite.name}.*.tmp")}
+        if not self.begun and set(self.path.iterdir()) - own:
+            raise ValueError(f"{self.path} is not empty and not the folder of a bench; choose another with --out")
+
+    def _record(self, name: str) -> Path:
+        return self.path / "records" / f"{name}.json"
+
+
+def _plain(tables: Mapping[str, Any]) -> Any:
+    """As it is read back from a file."""
+    return json.loads(json.dumps(tables))

@@ -1,0 +1,241 @@
+"""What a bench found: one tidy row per number, and from those the tables and comparisons."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from kinfold.bench.courses import searched, study
+from kinfold.bench.folder import BenchFolder, Cell
+from kinfold.bench.suite import SEARCH_SEED, Suite
+from kinfold.files import write_text, write_whole
+from kinfold.protocols.repeat import Repeat
+from kinfold.protocols.statistics import Comparisons, compare
+from kinfold.protocols.tables import Style, assemble, markdown_table, render, text_table
+from kinfold.training import Run
+from kinfold.training.parsing import parse, read
+from kinfold.training.selection import better
+
+COLUMNS = (
+    "data",
+    "method",
+    "protocol",
+    "stage",
+    "trial",
+    "seed",
+    "fold",
+    "result",
+    "metric",
+    "value",
+    "step",
+    "steps",
+    "inflated",
+    "error",
+    "seconds",
+    "folder",
+)
+TIMES = ("seconds",)  # what differs from one run of the same bench to the next
+SPACE = "train"  # the result that holds the metrics of the space of the training classes
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """The folder of a bench with what is in it so far.
+
+    result "validation": of one fold, or of a repeat as the mean over its folds. "separated": on the test classes, the
+    mean over the folds' models. "concatenated": of these models side by side. "train": the space of training classes.
+    """
+
+    place: BenchFolder
+    suite: Suite
+    storage: str | None = None
+
+    @staticmethod
+    def open(folder: Path | str, storage: str | None = None) -> "Bench":
+        place = BenchFolder(folder)
+        if not place.begun:
+            raise ValueError(f"{place.path} is not the folder of a bench: it has no {place.suite.name}")
+        return Bench(place, parse(Suite, read(place.suite), ""), storage)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Every number there is, and a row without one for every failure, in the order of the suite."""
+        return [row for data in self.suite.sources for method in self.suite.methods for row in self._of(data, method)]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Cell -> what went wrong."""
+        return {row["folder"]: row["error"] for row in self.rows if row["error"]}
+
+    @property
+    def inflated(self) -> bool:
+        return any(row["inflated"] for row in self.rows)
+
+    def values(self, data: str, result: str, metric: str) -> dict[str, dict[int, float]]:
+        """method -> seed -> value of a repeat; a method without any repeat is there, empty."""
+        found: dict[str, dict[int, float]] = {method: {} for method in self.suite.methods}
+        for row in self.rows:
+            where = (row["data"], row["stage"], row["result"], row["metric"])
+            if where == (data, "test", result, metric) and row["value"] is not None:
+                found[row["method"]][row["seed"]] = row["value"]
+        return found
+
+    @property
+    def results(self) -> list[str]:
+        """Which results on the test classes there are."""
+        return ["separated", "concatenated"] if self.suite.folds > 1 else ["separated"]
+
+    def metrics(self, data: str) -> list[str]:
+        return self.suite.configuration(data, self.suite.methods[0]).evaluation.metrics
+
+    def compared(self, data: str, result: str, metric: str | None = None) -> Comparisons | None:
+        """Every method with every other (or with the baseline) by repeat; None where nothing was tested yet."""
+        metric = self.suite.metric if metric is None else metric
+        values = self.values(data, result, metric)
+        if not any(values.values()):
+            return None
+        return compare(values, self.suite.baseline, smaller_is_better=better(metric, 0.0, 1.0))
+
+    def table(self, data: str, result: str, style: Style = "text") -> str:
+        """Mean and interval over repeats of every metric; the best in bold where it differs from all others."""
+        metrics = self.metrics(data)
+        found = {metric: self.values(data, result, metric) for metric in metrics}
+        results = {method: {metric: found[metric][method] for metric in metrics} for method in self.suite.methods}
+        why = {method: self._why(data, method) for method in self.suite.methods}
+        notes = {
+            method: {metric: why[method] for metric in metrics if why[method] and not results[method][metric]}
+            for method in self.suite.methods
+        }
+        kind = "" if self.suite.folds == 1 else f", {result}"
+        inflated = ", INFLATED: steps chosen on the test classes" if self.inflated else ""
+        caption = f"{data}: {self.suite.protocol}{kind}, {len(self.suite.seeds)} repeats{inflated}"
+        return render(assemble(results, notes=notes), metrics, style, caption)
+
+    def comparisons(self, data: str, result: str, style: Style = "text") -> str:
+        """The paired differences of the suite's metric, with p before and after Holm's correction."""
+        found = self.compared(data, result)
+        if found is None:
+            return ""
+        cells = [["difference", self.suite.metric, "p", "Holm"]]
+        for row in found.rows:
+            told = " *" if found.told_apart(row.first, row.second) else ""
+            cells.append(
+                [
+                    f"{row.first} - {row.second}",
+                    f"{100 * row.difference:+.2f} ± {100 * row.half_width:.2f}",
+                    f"{row.p:.2g}",
+                    f"{row.adjusted:.2g}{told}",
+                ]
+            )
+        draw = markdown_table if style == "markdown" else text_table
+        return draw(cells, ["*: told apart at 5 % after correction over all pairs of this table"], None)
+
+    def summary(self, style: Style = "text") -> str:
+        """All tables of the bench."""
+        parts = []
+        for data in self.suite.sources:
+            for result in self.results:
+                parts += [self.table(data, result, style), self.comparisons(data, result, style)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def write(self) -> None:
+        """results.csv, results.parquet where pyarrow is installed, and table.md."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _printed(value) for key, value in row.items()} for row in self.rows)
+        write_text(self.place.results, text.getvalue())
+        write_text(self.place.table, self.summary("markdown"))
+        if find_spec("pyarrow") is None:
+            return
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        table = pyarrow.Table.from_pylist(self.rows, schema=_schema(pyarrow))
+        write_whole(self.place.parquet, lambda file: parquet.write_table(table, file))
+
+    def _of(self, data: str, method: str) -> Iterator[Row]:
+        suite = self.suite
+        if searched(suite, data, method) and self._search_begun():
+            for trial, _ in study(suite, self.place, data, method, self.storage).history():
+                for fold in range(suite.folds):
+                    yield from self._of_cell(Cell(data, method, SEARCH_SEED, fold, trial.number), "search")
+        for seed in suite.seeds:
+            cells = [Cell(data, method, seed, fold) for fold in range(suite.folds)]
+            for cell in cells:
+                yield from self._of_cell(cell, "train")
+            yield from self._of_repeat(cells[0])
+
+    def _search_begun(self) -> bool:
+        return self.storage is not None or self.place.journal.is_file()
+
+    def _of_cell(self, cell: Cell, stage: str) -> Iterator[Row]:
+        record = self.place.record(cell.name)
+        if record is None:
+            return
+        about = self._about(cell, stage, record) | {"fold": cell.fold, "folder": cell.name}
+        if record["error"] is not None:
+            yield about
+            return
+        scores = Run.open(self.place.path / cell.name).scores
+        about |= {"step": scores["step"], "steps": scores["steps"], "inflated": scores["inflated"]}
+        for metric, value in scores.get("validation", {}).items():
+            yield about | {"result": "validation", "metric": metric, "value": value}
+
+    def _of_repeat(self, cell: Cell) -> Iterator[Row]:
+        record = self.place.record(cell.repeat)
+        if record is None:
+            return
+        about = self._about(cell, "test", record) | {"folder": cell.repeat}
+        if record["error"] is not None:
+            yield about
+            return
+        scores = json.loads((self.place.path / cell.repeat / "scores.json").read_text())
+        about["inflated"] = scores["inflated"]
+        for result in ("validation", "separated", "concatenated"):
+            for metric, value in scores.get(result, {}).items():
+                yield about | {"result": result, "metric": metric, "value": value}
+        for metric, value in scores["train_space"].items():
+            yield about | {"result": SPACE, "metric": metric, "value": value}
+
+    def _about(self, cell: Cell, stage: str, record: dict[str, Any]) -> Row:
+        known = {
+            "data": cell.data,
+            "method": cell.method,
+            "protocol": self.suite.protocol,
+            "stage": stage,
+            "trial": cell.trial,
+            "seed": cell.seed,
+            "error": record["error"],
+            "seconds": record["seconds"],
+        }
+        return dict.fromkeys(COLUMNS) | known
+
+    def _why(self, data: str, method: str) -> str:
+        wrong = [row["error"] for row in self.rows if (row["data"], row["method"]) == (data, method) and row["error"]]
+        return f"failed: {wrong[0]}" if wrong else ""
+
+
+def repeat(bench: Bench, data: str, method: str, seed: int) -> Repeat:
+    """The runs of one repeat, as one model that embeds and is exported."""
+    return Repeat.open(bench.place.path / Cell(data, method, seed, 0).repeat)
+
+
+def _printed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else value
+
+
+def _schema(pyarrow: Any) -> Any:
+    kinds = {
+        **dict.fromkeys(("trial", "seed", "fold", "step", "steps"), pyarrow.int64()),
+        **dict.fromkeys(("value", "seconds"), pyarrow.float64()),
+        "inflated": pyarrow.bool_(),
+    }
+    return pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])

@@ -1,0 +1,166 @@
+"""One repeat of a protocol: a run for every fold, and what they reach on the test classes, apart and together."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from kinfold.data import Dataset, Pipeline
+from kinfold.data.folds import folds
+from kinfold.files import write_json
+from kinfold.metrics.comparison import Distance
+from kinfold.models.concatenated import Concatenated, joined
+from kinfold.training import Run, parts
+from kinfold.training.work import measure
+
+Scores = dict[str, Any]
+
+
+def fold_folder(folder: Path, fold: int) -> Path:
+    """Where the run of a fold lies inside the folder of its repeat."""
+    return folder / f"fold-{fold}"
+
+
+def is_repeat(folder: Path | str) -> bool:
+    return fold_folder(Path(folder), 0).is_dir()
+
+
+def opened(folder: Path | str) -> "Run | Repeat":
+    """What lies in a folder: a run, or the runs of all folds of a protocol."""
+    return Repeat.open(folder) if is_repeat(folder) else Run.open(folder)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """The folder of a repeat: fold-0, fold-1, ... with a run each, and scores.json once the test classes were opened.
+
+    It is used like a run: `model()` is the network of a single fold, or all of them side by side.
+    """
+
+    folder: Path
+    runs: Sequence[Run]
+
+    @staticmethod
+    def open(folder: Path | str, dataset: Dataset | None = None) -> "Repeat":
+        """A repeat that was made before; `dataset` where its runs learned from one that no configuration names."""
+        folder = Path(folder)
+        if not is_repeat(folder):
+            raise ValueError(f"{folder} is not the folder of a repeat: it has no {fold_folder(folder, 0).name}")
+        first = Run.open(fold_folder(folder, 0), dataset)
+        count = folds(first.configuration.data.protocol)
+        others = [Run.open(fold_folder(folder, fold), dataset) for fold in range(1, count)]
+        return Repeat(folder, [first, *others])
+
+    @property
+    def finished(self) -> bool:
+        """Whether every fold is trained; the test classes may then be opened."""
+        return all(run.finished for run in self.runs)
+
+    @property
+    def tested(self) -> bool:
+        """Whether the test classes were opened for the runs as they are now."""
+        path, runs = self.folder / "scores.json", [run.place.scores for run in self.runs]
+        if not path.is_file() or not self.finished:
+            return False
+        return path.stat().st_mtime_ns >= max(run.stat().st_mtime_ns for run in runs)
+
+    @property
+    def scores(self) -> Scores:
+        """What scores.json says."""
+        path = self.folder / "scores.json"
+        if not path.is_file():
+            raise ValueError(f"{self.folder} was not tested yet: kinfold.protocols.Repeat.open(folder).test() does it")
+        found: Scores = json.loads(path.read_text())
+        return found
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        return self.runs[0].pipeline
+
+    @property
+    def distance(self) -> Distance:
+        """Vectors side by side are compared by their cosine, whatever each of them was trained for."""
+        return "cosine" if len(self.runs) > 1 else self.runs[0].distance
+
+    def model(self) -> nn.Module:
+        models = [run.model() for run in self.runs]
+        return Concatenated(models).eval() if len(models) > 1 else models[0]
+
+    def weight_files(self) -> list[Path]:
+        """Where the selected weights of all folds lie."""
+        return [path for run in self.runs for path in run.weight_files()]
+
+    def splits(self) -> dict[str, Dataset]:
+        """train: every class that trained or validated in some fold. test: the others."""
+        tested = self._whole.split == "test"
+        found = {"train": self._whole.where(~tested, relabel=True)}
+        return {**found, "test": self._whole.where(tested, relabel=True)} if np.any(tested) else found
+
+    def data(self, split: str = "test") -> Dataset:
+        present = self.splits()
+        if split not in present:
+            raise ValueError(f"the data of {self.folder} has no split {split!r}; it has {', '.join(present)}")
+        return present[split]
+
+    def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
+        """(N, dim) in the order of the data set."""
+        rows = [run.embed(dataset, progress) for run in self.runs]
+        return joined(rows) if len(rows) > 1 else rows[0]
+
+    def test(self) -> Scores:
+        """Open the test classes, measure every fold's model and all of them side by side, and write scores.json.
+
+        separated: the mean over the folds. concatenated: of their vectors side by side; with one fold there is nothing
+        to put together. Refused while a fold is still training. What selection on the test classes gave is taken over
+        as it is, and marked as inflated.
+        """
+        waiting = [run.folder.name for run in self.runs if not run.finished]
+        if waiting:
+            raise ValueError(
+                f"the test classes of {self.folder} stay sealed until every fold is trained; "
+                f"not finished: {', '.join(waiting)}"
+            )
+        each = [run.scores for run in self.runs]
+        scores: Scores = {
+            "folds": len(self.runs),
+            "inflated": any(found["inflated"] for found in each),
+            "validation": _mean([found.get("validation", {}) for found in each]),
+            "train_space": _mean([found.get("train_space", {}) for found in each]),
+        }
+        if scores["inflated"]:
+            scores["separated"] = _mean([found.get("test", {}) for found in each])
+        else:
+            scores |= self._tested()
+        write_json(self.folder / "scores.json", scores)
+        return scores
+
+    def _tested(self) -> Scores:
+        tested, names = self.data("test"), self.runs[0].configuration.evaluation.metrics
+        rows = [run.embed(tested) for run in self.runs]
+        for run, found in zip(self.runs, rows, strict=True):
+            if not found.isfinite().all():
+                raise ValueError(f"{run.folder} has no usable weights: {run.scores['ended']}")
+        apart = [measure(found, tested, names, run.distance) for found, run in zip(rows, self.runs, strict=True)]
+        together = {"concatenated": measure(joined(rows), tested, names, "cosine")} if len(rows) > 1 else {}
+        return {"separated": _mean(apart), **together}
+
+    @cached_property
+    def _whole(self) -> Dataset:
+        settings = replace(self.runs[0].configuration.data, test="open")
+        given = self.runs[0].dataset
+        return parts.dataset(settings) if given is None else parts.assigned(given, settings)
+
+
+def _mean(scores: Sequence[Scores]) -> dict[str, float | None]:
+    """Metric by metric; one that is missing in any fold has no mean."""
+    found: dict[str, float | None] = {}
+    for name in scores[0]:
+        values = [each.get(name) for each in scores]
+        known = [value for value in values if value is not None and value == value]
+        found[name] = sum(known) / len(values) if len(known) == len(values) else None
+    return found

@@ -1,0 +1,156 @@
+"""Ours beside the published numbers, with what has to be known to compare them."""
+
+import math
+from typing import Any
+
+from kinfold.protocols.statistics import Interval
+from kinfold.protocols.tables import BOLD, Entry, Style, assemble, escape_markdown, markdown_table, text_table
+from kinfold.recipes.papers import Cell, Row
+from kinfold.recipes.reading import COLUMN_GROUPS, TOY, measured
+from kinfold.reproduction.outline import caveats, published
+from kinfold.reproduction.plan import Plan
+from kinfold.reproduction.run import Found
+
+
+def table(found: Found, style: Style = "text") -> str:
+    """One data set of a table: a line for each row that was run and for each that the paper quotes."""
+    plan, data = found.plan, found.data
+    entries = dict(assemble(_renamed(found)))
+    mark = "**" if style == "markdown" else "*"
+    axis = [*plan.table.vary][:1]
+    heading = ["method", *axis]
+    rows = [row for row in plan.table.rows if row in plan.rows or (row in plan.quoted and data in row.published)]
+    beside = {column for row in rows for column in row.published.get(data, {})}
+    for column in found.columns:
+        heading += [f"{_column(column)}{', %' if _percent(column) else ''}", *["published"] * (column in beside)]
+    body = [heading]
+    for row in rows:
+        quoted = "" if row.quoted is None else f" (quoted from {row.quoted})"
+        cells = [f"{row.label}{quoted}", *([_place(found, row)] if axis else [])]
+        for column in found.columns:
+            printed = row.published.get(data, {}).get(column)
+            cells.append("" if quoted else _ours(entries.get(row.name, {}).get(_column(column)), column, mark))
+            if column in beside:
+                cells.append("" if printed is None else _printed(printed))
+        body.append(cells)
+    where = "" if data == TOY else f", {data}"
+    used = next(iter(plan.settings[data].values())).get("data", {}).get("name", data)
+    where += "" if used == data else f" (here on {used})"
+    inflated = ", INFLATED: steps chosen on the test classes" if found.inflated else ""
+    caption = f"{plan.table.name}: {plan.table.title}{where} ({plan.table.source}){inflated}"
+    best = [BOLD.format(f"{mark}so{mark}")] * any(each.bold for own in entries.values() for each in own.values())
+    if style == "markdown":
+        # numbers stand as they are
+        lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body[1:])]
+        return markdown_table(lines, [*best, *map(escape_markdown, _footnotes(found))], escape_markdown(caption))
+    return text_table(body, [*best, *_footnotes(found)], caption)
+
+
+def report(found: Found, style: Style = "text") -> str:
+    """The table, what differs from the paper, and the caveats of table and rows."""
+    bullet = "- "
+    lines = [table(found, style), ""]
+    lines += [bullet + note for note in found.plan.notes]
+    lines += ["", "caveats:", ""] if style == "markdown" else ["caveats:"]
+    lines += [bullet + caveat for caveat in caveats(found.plan)]
+    return "\n".join(lines)
+
+
+def as_dictionary(found: Found) -> dict[str, Any]:
+    """The same for programs: fractions as they are measured, published numbers as they are printed."""
+    plan, data = found.plan, found.data
+    entries = dict(assemble(_renamed(found)))
+    rows = []
+    for row in (*plan.rows, *plan.quoted):
+        own = entries.get(row.name, {})
+        ours = {column: _plain(own.get(_column(column))) for column in found.columns if row.quoted is None}
+        about = {"row": row.name, "label": row.label, "quoted": row.quoted, "x": row.x}
+        if plan.table.vary and row.quoted is None:
+            about["ran_at"] = ran_at(plan, data, row)
+        rows.append({**about, "ours": ours, "published": published(row, data), "caveats": [*row.caveats]})
+    return {
+        "table": plan.table.name,
+        "source": plan.table.source,
+        "title": plan.table.title,
+        "data": data,
+        "seeds": plan.seeds,
+        "inflated": found.inflated,
+        "notes": [*plan.notes, *found.notes],
+        "caveats": [*plan.table.caveats],
+        "failed": found.failed,
+        "files": [*found.files],
+        "rows": rows,
+    }
+
+
+def _place(found: Found, row: Row) -> str:
+    """Where on the axis a row was run, and where the paper has it if that is elsewhere."""
+    ran = ran_at(found.plan, found.data, row)
+    return str(row.x) if ran is None or ran == row.x else f"{ran} for {row.x}"
+
+
+def ran_at(plan: Plan, data: str, row: Row) -> Any:
+    """The value of the axis in the settings that were run; None without an axis."""
+    if not plan.table.vary:
+        return None
+    value: Any = plan.settings[data][row.name]
+    for key in next(iter(plan.table.vary)).split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _printed(cell: Cell) -> str:
+    """With one decimal at least, as ours."""
+    if cell.value is None or round(cell.value, 1) != cell.value:
+        return str(cell)
+    return f"{cell.value:.1f}" if cell.spread is None else f"{cell.value:.1f} ± {cell.spread:g}"
+
+
+def _renamed(found: Found) -> dict[str, dict[str, dict[int, float]]]:
+    return {row: {_column(name): each for name, each in values.items()} for row, values in found.ours.items()}
+
+
+def _column(name: str) -> str:
+    """With the metric last, as tables want it: "concatenated map@r"."""
+    for group in COLUMN_GROUPS:
+        if name.endswith(group):
+            return f"{group.strip()} {name.removesuffix(group)}"
+    return name
+
+
+def _percent(column: str) -> bool:
+    return measured(column) is not None
+
+
+def _ours(entry: Entry | None, column: str, mark: str) -> str:
+    if entry is None or entry.interval is None:
+        return "-"
+    told = entry.interval
+    text = _number(told.mean, column)
+    if not math.isnan(told.half_width):
+        text += f" ± {_number(told.half_width, column)}"
+    return f"{mark}{text}{mark}" if entry.bold else text
+
+
+def _number(value: float, column: str) -> str:
+    return f"{100 * value:.1f}" if _percent(column) else f"{value:.4g}"
+
+
+def _footnotes(found: Found) -> list[str]:
+    """What is true of the whole table."""
+    alone = len(found.plan.seeds) == 1 and found.plan.table.kind not in (TOY, "runtime")
+    return [
+        *(["one repeat, so no intervals (--seeds)"] if alone else []),
+        *found.notes,
+        *(["published as a figure, whose numbers are unreadable"] if found.plan.table.kind == "space" else []),
+        *(f"written: {path}" for path in found.files),
+        *(f"failed: {name}: {why}" for name, why in found.failed.items()),
+    ]
+
+
+def _plain(entry: Entry | None) -> dict[str, Any] | None:
+    told: Interval | None = None if entry is None else entry.interval
+    if told is None:
+        return None
+    half = None if math.isnan(told.half_width) else told.half_width
+    return {"mean": told.mean, "half_width": half, "count": told.count}

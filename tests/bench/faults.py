@@ -1,0 +1,85 @@
+"""Losses that go wrong in the first training step, in the ways that cells of a bench go wrong."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from kinfold import registry
+from kinfold.losses.contrastive import Contrastive
+
+
+class _Faulty(Contrastive):
+    """Wrong where gradients are asked for: when a run is put together, losses are tried without."""
+
+    def forward(self, *arguments, **options):
+        if torch.is_grad_enabled():
+            self.go_wrong()
+        return super().forward(*arguments, **options)
+
+    def go_wrong(self) -> None:
+        raise NotImplementedError
+
+
+class Raising(_Faulty):
+    def go_wrong(self):
+        raise RuntimeError("no such luck")
+
+
+class OutOfMemory(_Faulty):
+    def go_wrong(self):
+        raise MemoryError
+
+
+class Greedy(_Faulty):
+    """Asks torch for more memory than any machine has."""
+
+    def go_wrong(self):
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+
+class Killed(_Faulty):
+    """What the kernel does where memory is short."""
+
+    def go_wrong(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Leaving(_Faulty):
+    def go_wrong(self):
+        sys.exit(3)
+
+
+class Terminated(_Faulty):
+    """Somebody ends the worker, once for the whole bench: `mark` is a file that remembers it."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__()
+        self.mark = Path(mark)
+
+    def go_wrong(self):
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+FAULTS = {
+    "raising": Raising,
+    "out-of-memory": OutOfMemory,
+    "greedy": Greedy,
+    "killed": Killed,
+    "leaving": Leaving,
+    "terminated": Terminated,
+}
+
+
+@pytest.fixture
+def faults(monkeypatch):
+    """The losses above by their names, for one test."""
+    monkeypatch.setattr(registry, "_ADDED", registry.added())
+    monkeypatch.setitem(registry._TARGETS, "losses", {**registry._TARGETS["losses"]})
+    for name, loss in FAULTS.items():
+        registry.register("losses", name, f"{__name__}:{loss.__name__}")

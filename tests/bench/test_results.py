@@ -1,0 +1,158 @@
+"""What a bench writes down is what lies in its run folders, tidy, and the test classes come last."""
+
+import csv
+import json
+
+import pyarrow.parquet
+import pytest
+
+from kinfold.bench import Bench, State
+from kinfold.bench.results import COLUMNS, repeat
+from kinfold.protocols.statistics import interval
+from kinfold.training import Run
+from tests.bench.tiny import TWELVE, Inline, made, suite
+from tests.cli.runs import run as command
+
+
+def test_every_number_is_one_row_with_all_that_identifies_it(bench):
+    keys = ("data", "method", "stage", "trial", "seed", "fold", "result", "metric")
+    found = [tuple(row[key] for key in keys) for row in bench.rows]
+    assert len({*found}) == len(found)
+    runs = 4 * 2 * (2 + 2)  # folds of trials and repeats
+    repeats = 2 * 2
+    # validation of every run; of every repeat validation, separated and concatenated, and one diagnostic
+    assert len(found) == 2 * runs + (3 * 2 + 1) * repeats
+    assert {row["stage"] for row in bench.rows} == {"search", "train", "test"}
+    assert all(tuple(row) == COLUMNS for row in bench.rows)
+
+
+def test_values_are_those_in_the_run_folders(bench):
+    for row in bench.rows:
+        folder = bench.place.path / row["folder"]
+        scores = json.loads((folder / "scores.json").read_text())
+        result = "train_space" if row["result"] == "train" else row["result"]
+        assert row["value"] == scores[result][row["metric"]]
+        assert row["inflated"] is False
+        assert row["seconds"] > 0
+        if row["stage"] != "test":
+            given = Run.open(folder).configuration
+            assert (row["seed"], row["fold"]) == (given.seed, given.data.fold)
+            assert (row["step"], row["steps"]) == (scores["step"], 4)
+
+
+def test_csv_and_parquet_agree(bench):
+    with open(bench.place.results, newline="") as file:
+        text = [*csv.DictReader(file)]
+    rows = pyarrow.parquet.read_table(bench.place.parquet).to_pylist()
+    assert rows == bench.rows
+    assert len(text) == len(rows)
+    for written, row in zip(text, rows, strict=True):
+        assert float(written["value"]) == row["value"]  # every digit
+        for key in ("data", "method", "protocol", "stage", "result", "metric", "folder"):
+            assert written[key] == row[key]
+        for key in ("trial", "seed", "fold", "step", "steps"):
+            assert (None if written[key] == "" else int(written[key])) == row[key]
+        assert (written["inflated"], written["error"]) == ("false", "")
+
+
+def test_the_test_classes_are_opened_after_the_last_training(bench):
+    last = max(path.stat().st_mtime_ns for path in bench.place.path.rglob("fold-*/scores.json"))
+    first = min(path.stat().st_mtime_ns for path in bench.place.path.glob("runs/*/*/seed-*/scores.json"))
+    assert last < first
+
+
+def test_no_cell_has_test_items(bench):
+    for path in bench.place.path.rglob("fold-*/scores.json"):
+        assert "test" not in json.loads(path.read_text())
+        run = Run.open(path.parent)
+        assert run.configuration.data.test == "withheld"
+        assert set(run.splits()) == {"train", "validation"}
+
+
+def test_no_test_is_begun_while_a_cell_is_waiting(tmp_path):
+    _, names = made(suite(tmp_path, **TWELVE), tmp_path / "bench", Inline())
+    tested = ["fold-" not in name for name in names]
+    assert tested == sorted(tested)
+    assert sum(tested) == 8
+
+
+@pytest.mark.parametrize("result", ["separated", "concatenated"])
+def test_tables_and_comparisons_are_made_of_repeats(bench, result):
+    values = {}
+    for method in ("contrastive", "triplet"):
+        folders = [bench.place.path / f"runs/tiny/{method}/seed-{seed}/scores.json" for seed in range(2)]
+        values[method] = [json.loads(path.read_text())[result]["map@r"] for path in folders]
+        assert bench.values("tiny", result, "map@r")[method] == dict(enumerate(values[method]))
+    compared = bench.compared("tiny", result)
+    assert len(compared.rows) == 1
+    assert {compared.rows[0].first, compared.rows[0].second} == {"contrastive", "triplet"}
+    sign = 1 if compared.rows[0].first == "contrastive" else -1
+    difference = sign * (sum(values["contrastive"]) - sum(values["triplet"])) / 2
+    assert compared.rows[0].difference == pytest.approx(difference)
+    for method, numbers in values.items():
+        found = interval(numbers)
+        shown = f"{100 * found.mean:.1f} ± {100 * found.half_width:.1f}"
+        assert shown in bench.table("tiny", result)
+        assert shown in bench.place.table.read_text()
+        assert compared.intervals[method].mean == pytest.approx(found.mean)
+
+
+def test_a_repeat_of_a_bench_is_a_model(bench):
+    found = repeat(bench, "tiny", "triplet", 1)
+    assert found.embed(found.data("test")).shape == (48, 16)
+
+
+def test_json_has_what_the_table_has(bench, capsys, monkeypatch):
+    code, output, errors = command(capsys, monkeypatch, "bench", "--resume", bench.place.path, "--json", "--jobs", 1)
+    assert (code, errors) == (0, "")
+    found = json.loads(output)
+    assert (found["protocol"], found["seeds"], found["inflated"], found["failed"]) == (
+        "reality-check",
+        [0, 1],
+        False,
+        {},
+    )
+    assert [(entry["result"], entry["metric"]) for entry in found["results"]] == [
+        ("separated", "recall@1"),
+        ("separated", "map@r"),
+        ("concatenated", "recall@1"),
+        ("concatenated", "map@r"),
+    ]
+    compared = bench.compared("tiny", "separated", "map@r")
+    assert found["results"][1]["methods"]["triplet"]["mean"] == compared.intervals["triplet"].mean
+    assert found["results"][1]["best"] == compared.best
+
+
+def test_selection_on_the_test_classes_is_marked_everywhere(tmp_path):
+    given = suite(tmp_path, base={"evaluation": {"selection": "test-oracle"}})
+    made(given, tmp_path / "bench")
+    bench = Bench.open(tmp_path / "bench")
+    assert bench.inflated
+    assert all(row["inflated"] for row in bench.rows)
+    assert "INFLATED: steps chosen on the test classes" in bench.place.table.read_text()
+
+
+def test_what_is_there_so_far_can_be_read(tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def stop(state, outcome):
+        if state.done == 1:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        made(suite(tmp_path, seeds=[0, 1]), tmp_path / "bench", watch=stop)
+    bench = Bench.open(tmp_path / "bench")
+    assert {(row["stage"], row["seed"]) for row in bench.rows} == {("train", 0)}
+    assert bench.compared("tiny", "separated") is None
+    assert "contrastive" in bench.summary()
+
+
+def test_time_left_is_that_of_the_tasks_so_far_over_the_jobs():
+    assert State(10).left is None
+    assert State(10, done=2, seconds=[3.0, 5.0]).left == 8 * 4.0
+    assert State(10, done=2, seconds=[3.0, 5.0], jobs=4).left == 8.0
+    assert State(10, done=2, seconds=[3.0, 5.0], running={"a": 0.5, "b": 0.5}, jobs=2).left == 7 * 4.0 / 2
+    assert State(10, done=8, failed={"a": ""}, seconds=[4.0] * 8, jobs=4).left == 4.0  # one left: others do not help
+    assert State(4, done=4, seconds=[1.0] * 4).left == 0.0
+    assert State(10, done=5, kept=4, seconds=[2.0]).left == 10.0

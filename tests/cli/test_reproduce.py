@@ -1,0 +1,181 @@
+"""`kinfold reproduce` as a user types it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from kinfold.models import create
+from kinfold.recipes import papers
+from kinfold.training.parsing import read
+from kinfold.training.run import Run
+from tests.cli.runs import run
+from tests.data.trees import cub_tree
+from tests.reproduction.features import feature_file
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    return feature_file(tmp_path_factory.mktemp("features"))
+
+
+def test_without_a_name_the_tables_are_listed(capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, "reproduce")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == papers.names()
+    assert "Recall on CUB-200-2011 and Cars-196, d = 1024 (Table 1)" in out
+    _, out, _ = run(capsys, monkeypatch, "list", "tables")
+    assert out.split() == papers.names()
+
+
+def test_every_table_is_on_the_page_with_its_rows():
+    page = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text()
+    for name in papers.names():
+        table = papers.find(name)
+        quoted = sum(row.quoted is not None for row in table.rows)
+        data = ", ".join(table.data) or "-"
+        counts = f"{len(table.rows) - quoted} | {quoted}"
+        assert f"| `{name}` | {table.title} | {table.source} | {table.kind} | {data} | {counts} |" in page
+
+
+def test_everything_is_listed_with_source_settings_and_published_numbers(capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, "reproduce", "--all", "--dry-run", "--json")
+    assert code == 0
+    listed = json.loads(out)
+    tables = [papers.find(name) for name in papers.names()]
+    assert [(entry["table"], entry["row"]) for entry in listed] == [
+        (t.name, row.name) for t in tables for row in t.rows
+    ]
+    for entry in listed:
+        assert entry["source"]
+        assert entry["paper"]
+        assert bool(entry["settings"]) != bool(entry["quoted"])
+    found = next(entry for entry in listed if (entry["table"], entry["row"]) == ("dro/table1", "dro-topk-binomial"))
+    assert found["published"]["cub"]["recall@1"] == 68.1
+    assert found["settings"]["cub"]["loss"] == {"name": "dro-topk", "k": 160, "pair_loss": "binomial"}
+    assert any(need.startswith("weights") for need in found["needs"]["cub"])
+
+
+def test_a_dry_run_says_what_is_needed_and_writes_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, monkeypatch, "reproduce", "dro/table1", "--row", "dro-kl-margin", "--dry-run")
+    assert code == 0
+    assert "dro-kl-margin: DRO-KL_M: loss dro-kl gamma=0.1; sampler spc batch_size=80 per_class=5; 7200 steps" in out
+    assert "data: CUB_200_2011.tgz" in out
+    assert "give --weights FILE" in out
+    assert "expect honest numbers to be lower" in out
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_row_runs_at_small_scale_and_stands_beside_the_published_number(capsys, monkeypatch, features, tmp_path):
+    arguments = ["reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--steps", "2"]
+    arguments += ["--features", features, "--jobs", "1", "--out", tmp_path / "out"]
+    code, out, err = run(capsys, monkeypatch, *arguments)
+    assert code == 0, err
+    line = next(line for line in out.splitlines() if "DRO-TopK_M" in line)
+    cells = [cell.strip() for cell in line.split("│")[2:-1]]
+    assert cells[1::2] == ["67.4", "77.7", "85.9", "91.6", "95.0", "97.3"]
+    assert all(0 <= float(cell) <= 100 for cell in cells[::2])
+    assert "small scale: model.backbone: bn-inception -> features" in out
+    assert "caveats:" in out
+    kept = json.loads((tmp_path / "out" / "cub" / "published.json").read_text())
+    assert f"{100 * kept['rows'][0]['ours']['recall@1']['mean']:.1f}" == cells[0]
+    assert "67.4" in (tmp_path / "out" / "cub" / "published.md").read_text()
+    # once more: everything is done already, and the numbers are the same
+    code, out, err = run(capsys, monkeypatch, *arguments, "--json")
+    assert code == 0, err
+    assert json.loads(out) == [kept]
+
+
+@pytest.mark.slow
+def test_a_row_runs_on_glyphs_in_a_process_of_its_own(tmp_path):
+    arguments = ["reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--steps", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "kinfold", *arguments, "--jobs", "1"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=600,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "67.4" in done.stdout
+    assert (tmp_path / "bench" / "dro" / "table1-small" / "cub" / "published.md").is_file()
+
+
+def test_a_failed_row_is_told_and_the_exit_code_says_so(capsys, monkeypatch, features, tmp_path):
+    code, out, _ = run(
+        capsys,
+        monkeypatch,
+        *("reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--features", features),
+        *("--steps", "2", "--jobs", "1", "--out", tmp_path / "out", "--set", "loss.k=-1"),
+    )
+    assert code == 1
+    assert "failed: runs/cub/dro-topk-margin/seed-0/fold-0" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["dro/tabel1"], "did you mean 'dro/table1'"),
+        (["dro/table1", "--row", "hdc"], "is quoted from Yuan et al. 2017"),
+        (["dro/table1", "--row", "dro-topk"], "did you mean"),
+        (["dro/table1", "dro/table2", "--row", "dro-kl-margin"], "--row chooses rows of one table"),
+        (["dro/table1"], "give --root DIR with the data set in DIR/cub"),
+        (["dro/table1", "--root", "nowhere"], "there is no folder nowhere"),
+        (["dro/table1", "--steps", "5"], "--steps is for --scale small"),
+        (["dro/table1", "--scale", "small", "--features", "no.npz"], "there is no file no.npz"),
+        (["revisiting/toy-diagonal", "dro/runtime", "--data", "cub"], "none of these tables is on cub"),
+    ],
+)
+def test_wrong_input_is_answered_before_anything_is_run(capsys, monkeypatch, tmp_path, arguments, told):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, monkeypatch, "reproduce", *arguments)
+    assert code == 2
+    assert told in err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_missing_weights_are_told_where_the_data_is_there(capsys, monkeypatch, tmp_path):
+    for name in ("cub", "cars"):
+        (tmp_path / name).mkdir()
+    code, _, err = run(capsys, monkeypatch, "reproduce", "dro/table1", "--root", tmp_path)
+    assert code == 2
+    assert "the published weights of bn-inception are a local file: give --weights FILE" in err
+    assert "is needed" not in err
+
+
+def test_weights_may_be_given_for_one_backbone(capsys, monkeypatch, tmp_path):
+    (tmp_path / "w.pth").touch()
+    given = ["--weights", f"resnet50={tmp_path / 'w.pth'}", "--dry-run", "--json"]
+    code, out, _ = run(capsys, monkeypatch, "reproduce", "revisiting/table4", "dro/table1", *given)
+    assert code == 0
+    rows = {(entry["table"], entry["row"]): entry for entry in json.loads(out)}
+    settings = rows["revisiting/table4", "softmax"]["settings"]["cub"]
+    assert settings["model"]["weights"] == str(tmp_path / "w.pth")
+    assert any("bn-inception" in line for line in rows["dro/table1", "dro-kl-margin"]["missing"])
+
+
+@pytest.mark.slow
+def test_at_full_scale_the_data_below_the_root_and_the_weights_given_are_used(capsys, monkeypatch, tmp_path):
+    cub_tree(tmp_path / "data" / "cub")
+    torch.save(create("resnet50", dim=4).backbone.state_dict(), tmp_path / "resnet50.pth")
+    code, out, err = run(
+        capsys,
+        monkeypatch,
+        *("reproduce", "revisiting/table4", "--row", "triplet-d"),
+        *("--root", tmp_path / "data", "--out", tmp_path / "out", "--set", "data.options.check=false"),
+        *("--weights", tmp_path / "resnet50.pth", "--seeds", "1", "--jobs", "1", "--as-published"),
+        # two classes of two photos each are to learn from
+        *("--set", "training.epochs=1", "--set", "sampler.batch_size=4", "--set", "evaluation.every=1"),
+    )
+    assert code == 0, err + out
+    assert "INFLATED" in out
+    (cell,) = (tmp_path / "out" / "cub" / "runs" / "cub" / "triplet-d").glob("seed-0/fold-0")
+    kept = read(Run.open(cell).place.configuration)
+    assert kept["model"]["weights"] == str(tmp_path / "resnet50.pth")
+    assert kept["data"]["root"] == str(tmp_path / "data" / "cub")

@@ -1,0 +1,1 @@
+"""Protocols: splits, repeats, statistics and tables."""

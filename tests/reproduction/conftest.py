@@ -1,0 +1,1 @@
+from tests.bench.conftest import one_thread  # noqa: F401  (a fixture)

@@ -1,0 +1,27 @@
+"""A module of the tests, or the command itself, on several ranks of this machine, with gloo."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def command(ranks, module, *arguments):
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*start, "-m", module, *map(str, arguments)]
+
+
+def run(ranks, module, *arguments, timeout=180):
+    """Until all ranks are done; an error of one of them is shown."""
+    done = subprocess.run(
+        command(ranks, module, *arguments),
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
