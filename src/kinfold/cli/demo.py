@@ -1,4 +1,4 @@
-"""`kinfold demo`: several losses on the glyphs, a table in a few minutes."""
+"""`kinfold demo`: several losses on the glyphs, a table and a report in a few minutes."""
 
 import json
 import sys
@@ -9,7 +9,9 @@ import typer
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs and the table go.")] = Path("results/demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs, the table and the report go.")] = Path(
+        "results/demo"
+    ),
     steps: Annotated[int | None, typer.Option(help="Training steps of each run; fewer for a quick look.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -21,11 +23,15 @@ def demo(
     """
     from kinfold import demo as shown
     from kinfold.cli.progress import reporting
+    from kinfold.report.content import collect
+    from kinfold.report.page import write_page
 
     with reporting(enabled=not as_json) as progress:
         rows = shown.demo(out, shown.STEPS if steps is None else steps, progress)
+        page = write_page(collect(out, tell=progress), out / "report.html")
     if as_json:
-        typer.echo(json.dumps({row.method: row.scores for row in rows}, indent=2))
+        scores = {row.method: row.scores for row in rows}
+        typer.echo(json.dumps({"report": str(page), "scores": scores}, indent=2))
         return
     from rich.console import Console
     from rich.table import Table
@@ -39,3 +45,4 @@ def demo(
     console = Console(file=sys.stdout)
     console.print(table)
     console.print(f"the table, every score and every run lie in {out}", highlight=False, soft_wrap=True)
+    console.print(f"open the report in a browser: {page.resolve()}", highlight=False, soft_wrap=True)

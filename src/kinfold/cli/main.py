@@ -14,6 +14,7 @@ from kinfold.cli.embed import embed
 from kinfold.cli.evaluate import evaluate
 from kinfold.cli.export import export
 from kinfold.cli.listing import listing
+from kinfold.cli.report import report
 from kinfold.cli.reproduce import reproduce
 from kinfold.cli.search import search
 from kinfold.cli.train import train
@@ -35,6 +36,7 @@ app.command("embed")(embed)
 app.add_typer(data.app, name="data")
 app.command("search")(search)
 app.command("export")(export)
+app.command("report")(report)
 app.command("list")(listing)
 app.command("doctor")(doctor)
 

@@ -1,0 +1,60 @@
+"""`kinfold report`: one page that shows a run or a bench, offline."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a run, of a bench, or of several runs.", metavar="RUN_OR_BENCH")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The .html file; else report.html in that folder.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="A folder for all figures as .png and .svg, and tables as .md and .tex.")
+    ] = None,
+    points: Annotated[int, typer.Option(help="On a map, at most.")] = 3000,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written, and what is missing, as JSON.")
+    ] = False,
+) -> None:
+    """One self-contained page: results, training curves, maps with pictures, queries, curves, spectra, pair weights.
+
+    Example: `kinfold report bench/glyphs --out glyphs.html --figures figures`
+
+    It opens without a network or a server. Maps are made once and kept in the runs. What cannot be shown is said.
+    """
+    from kinfold.cli.progress import reporting
+    from kinfold.data.optional import needed
+    from kinfold.report.content import collect
+    from kinfold.report.figures import write_figures
+    from kinfold.report.page import write_page
+
+    page = folder / "report.html" if out is None else out
+    if page.suffix.lower() not in (".html", ".htm"):  # before anything long begins
+        raise ValueError(f"--out writes an .html file, got {page.name!r}")
+    if out is not None and not page.parent.is_dir():
+        raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
+    if figures is not None:
+        needed("matplotlib", "matplotlib", "--figures")
+    with reporting(enabled=not as_json) as progress:
+        content = collect(folder, points, tell=progress)
+    write_page(content, page)
+    written = [] if figures is None else write_figures(content, figures)
+    if as_json:
+        about: dict[str, Any] = {"page": str(page), "figures": [str(path) for path in written]}
+        about |= {key: content[key] for key in ("kind", "about", "inflated", "missing", "tables")}
+        about["spaces"] = [
+            {key: space[key] for key in ("name", "data", "split", "count", "shown")} for space in content["spaces"]
+        ]
+        typer.echo(json.dumps(about, indent=2))
+        return
+    for sentence in content["missing"]:
+        typer.echo(f"- {sentence}")
+    if figures is not None:
+        typer.echo(f"{figures}: {len(written)} files")
+    typer.echo(f"{page}")

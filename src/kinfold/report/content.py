@@ -1,0 +1,147 @@
+"""All that a report shows of a run or a bench, as one object of plain values; `kinfold.report.page` shows it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kinfold
+from kinfold.data import Dataset
+from kinfold.report import results, spaces
+from kinfold.report.diagnostics import diagnostics
+from kinfold.report.library import Library
+from kinfold.report.packing import defined
+from kinfold.report.places import shown_folder, without_places
+from kinfold.report.plane import installed
+from kinfold.report.subjects import Found, Repetition, Subject, find
+from kinfold.report.thumbnails import Thumbnails, pictured
+from kinfold.report.training_curves import training_curves
+from kinfold.report.weights import pair_weights
+
+POINTS = 3_000
+
+
+def collect(
+    folder: Path | str,
+    points: int = POINTS,
+    *,
+    dataset: Dataset | None = None,
+    tell: Callable[[str, float], None] | None = None,
+) -> dict[str, Any]:
+    """What lies in the folder of a run, a repeat or a bench, or in a folder of runs, ready for JSON.
+
+    points: on a map at most. dataset: what the runs learned from, where their configurations name none. tell: is told
+    how far long work is (stage, share). Maps and all that takes long are kept in the folders of the runs.
+
+    What cannot be shown is said in "missing", in plain sentences.
+    """
+    if points < 2:
+        raise ValueError(f"a map needs at least 2 points, got {points}")
+    found = find(folder)
+    missing = _state(found)
+    library = Library(dataset)
+    training = training_curves(found, missing)
+    looked = [
+        spaces.look(subject, repetition, library, points, missing, tell) for subject, repetition in spaces.chosen(found)
+    ]
+    seen = [space for space in looked if space is not None]
+    if seen and not installed():
+        missing.append("no maps: t-SNE is made by scikit-learn, which is not installed (pip install scikit-learn)")
+    thumbnails = Thumbnails()
+    spaces.want(seen, thumbnails)
+    sheets = thumbnails.draw(found.folder)
+    missing += _of_pictures(seen, thumbnails)
+    about = {
+        "kinfold": kinfold.__version__,
+        "folder": shown_folder(found.folder),
+        "protocol": found.protocol,
+        "data": found.data,
+        "seeds": found.seeds,
+    }
+    whole = {
+        "title": found.folder.resolve().name if found.bench is None else found.bench.suite.name,
+        "kind": found.kind,
+        "about": about,
+        "inflated": results.is_inflated(found),
+        "tables": results.tables(found),
+        "training": training,
+        "spaces": [spaces.content(space, thumbnails) for space in seen],
+        "diagnostics": diagnostics(found, library, missing),
+        "weights": pair_weights(found, library, missing),
+        "thumbnails": sheets,
+    }
+    whole["missing"] = [*dict.fromkeys(missing)]
+    made: dict[str, Any] = defined(whole)
+    return made
+
+
+def _state(found: Found) -> list[str]:
+    """What the numbers cannot tell: what failed, is not finished, was not measured, or was chosen unfairly."""
+    told = []
+    if found.bench is not None:
+        told += [f"{name} failed: {without_places(why)}" for name, why in found.failures.items()]
+        waiting = [
+            subject.named(repetition)
+            for subject in found.subjects
+            for repetition in subject.repetitions
+            if not repetition.complete
+        ]
+        every = sum(len(subject.repetitions) for subject in found.subjects)
+        if waiting:
+            some = f"{', '.join(waiting[:5])}{', ...' if len(waiting) > 5 else ''}"
+            told.append(f"the bench is not complete: {len(waiting)} of {every} repeats have no result yet ({some})")
+    else:
+        told += [
+            _unfinished(subject, repetition)
+            for subject in found.subjects
+            for repetition in subject.repetitions
+            if not repetition.complete
+        ]
+    told += _of_validation(found)
+    if max(len(subject.repetitions) for subject in found.subjects) < 2:
+        told.append("one seed: there are no intervals, and methods cannot be told apart")
+    if results.is_inflated(found):
+        told.append("inflated: the steps were chosen by looking at the test classes, for every metric apart")
+    for subject in found.subjects:
+        for run in subject.runs:
+            ended = json.loads(run.place.scores.read_text()).get("ended", "") if run.finished else ""
+            if "not finite" in ended:
+                told.append(f"{subject.method}, seed {run.configuration.seed}: training ended early: {ended}")
+    return told
+
+
+def _unfinished(subject: Subject, repetition: Repetition) -> str:
+    begun = [run for run in repetition.runs if not run.finished]
+    if not begun:
+        return f"{subject.named(repetition)}: all folds are trained, but the test classes were not opened yet"
+    steps = [event["step"] for event in begun[0].events]
+    of = begun[0].configuration.training.steps
+    reached = f"step {max(steps, default=0)}{'' if of is None else f' of {of}'} in its log"
+    weights = "the best weights so far" if begun[0].place.best.is_file() else "the newest weights"
+    return f"{subject.named(repetition)} is not finished ({reached}): there are no results, and {weights} are shown"
+
+
+def _of_validation(found: Found) -> list[str]:
+    """Runs without validation classes keep their last weights."""
+    runs = [(subject, run) for subject in found.subjects for run in subject.runs if run.finished]
+    without = [(subject, run) for subject, run in runs if "validation" not in json.loads(run.place.scores.read_text())]
+    without = [(subject, run) for subject, run in without if run.configuration.evaluation.selection == "last"]
+    if not without:
+        return []
+    names = "" if len(without) == len(runs) else f" of {', '.join(dict.fromkeys(s.method for s, _ in without))}"
+    return [f"no validation classes: the weights{names} are those of the last step"]
+
+
+def _of_pictures(seen: list[spaces.Space], thumbnails: Thumbnails) -> list[str]:
+    told = [
+        f"{space.data}: its items are features, not pictures; labels are shown instead"
+        for space in seen
+        if not pictured(space.dataset)
+    ]
+    if thumbnails.refused:
+        told.append(f"pictures: the {thumbnails.most:,} most wanted; other items are shown by their labels")
+    if thumbnails.outside:
+        told.append(f"{thumbnails.outside:,} pictures lie outside of the folder of their data set, and are not shown")
+    if thumbnails.unreadable:
+        told.append(f"{thumbnails.unreadable:,} pictures cannot be read any more")
+    return told

@@ -1,0 +1,166 @@
+// Where the points of a map stand on its canvas: zoom by wheel, pinch, keys and buttons; pan by drag and keys.
+
+const EDGE = 16; // pixels around the points
+const NEAREST = 60; // times
+
+function mapView(canvas, at, count, redraw) {
+  const view = {width: 0, height: 0, times: 1, left: 0, upper: 0};
+  let waiting = false,
+    scrolled = -Infinity;
+  const later = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      redraw();
+    });
+  };
+  const side = () => Math.max(40, Math.min(view.width, view.height) - 2 * EDGE);
+  view.side = () => side() * view.times;
+  view.h = (place) => view.left + at.x[place] * view.side();
+  view.v = (place) => view.upper + at.y[place] * view.side();
+
+  view.reset = () => {
+    view.times = 1;
+    view.left = (view.width - side()) / 2;
+    view.upper = (view.height - side()) / 2;
+    settle();
+  };
+  function settle() {
+    // some of the map always stays in sight
+    const whole = view.side();
+    view.left = Math.min(Math.max(view.left, view.width / 2 - whole), view.width / 2);
+    view.upper = Math.min(Math.max(view.upper, view.height / 2 - whole), view.height / 2);
+    // one finger scrolls the page until there is something to pan
+    canvas.style.touchAction = view.times > 1.01 ? "none" : "pan-y";
+    later();
+  }
+  view.zoom = (by, h = view.width / 2, v = view.height / 2) => {
+    const times = Math.min(Math.max(view.times * by, 1), NEAREST);
+    const real = times / view.times;
+    view.left = h - (h - view.left) * real;
+    view.upper = v - (v - view.upper) * real;
+    view.times = times;
+    if (times === 1) view.reset();
+    else settle();
+  };
+  // everything again where one of these places is out of sight
+  view.reveal = (places) => {
+    const out = places.some(
+      (place) => view.h(place) < 0 || view.v(place) < 0 || view.h(place) > view.width || view.v(place) > view.height,
+    );
+    if (out) view.reset();
+  };
+  view.under = (h, v, reach) => {
+    let best = null,
+      distance = reach * reach;
+    for (let place = 0; place < count; place++) {
+      const a = view.h(place) - h,
+        b = view.v(place) - v;
+      const apart = a * a + b * b;
+      if (apart <= distance) [best, distance] = [place, apart];
+    }
+    return best;
+  };
+  // for who drives the page by a program: where an item stands, in pixels of the canvas
+  canvas.whereIs = (place) => ({x: view.h(place), y: view.v(place)});
+
+  new ResizeObserver(([{contentRect}]) => {
+    const ratio = window.devicePixelRatio || 1;
+    view.width = contentRect.width;
+    view.height = contentRect.height;
+    canvas.width = Math.round(view.width * ratio);
+    canvas.height = Math.round(view.height * ratio);
+    view.reset();
+    redraw();
+  }).observe(canvas);
+  window.addEventListener(
+    "scroll",
+    () => {
+      scrolled = performance.now();
+    },
+    {passive: true},
+  );
+
+  view.listen = ({hover, select, clear}) => {
+    const fingers = new Map();
+    let moved = 0;
+    const local = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return {h: event.clientX - box.left, v: event.clientY - box.top};
+    };
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        // a page that is being scrolled goes on scrolling, and so does one whose map cannot shrink any more
+        if (!event.ctrlKey && performance.now() - scrolled < 250) return;
+        if (event.deltaY > 0 && view.times === 1) return;
+        event.preventDefault();
+        const {h, v} = local(event);
+        view.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY)) * (event.ctrlKey ? 0.01 : 0.002)), h, v);
+      },
+      {passive: false},
+    );
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      if (!fingers.size) moved = 0;
+      fingers.set(event.pointerId, local(event));
+      try {
+        canvas.setPointerCapture(event.pointerId);
+      } catch {
+        /* the pointer is gone already */
+      }
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const now = local(event),
+        before = fingers.get(event.pointerId);
+      if (!before) {
+        if (event.pointerType !== "touch") hover(view.under(now.h, now.v, 12), now.h, now.v);
+        return;
+      }
+      const gap = () => {
+        const [one, two] = [...fingers.values()];
+        return {far: Math.hypot(one.h - two.h, one.v - two.v) || 1, h: (one.h + two.h) / 2, v: (one.v + two.v) / 2};
+      };
+      const apart = fingers.size === 2 ? gap() : null;
+      fingers.set(event.pointerId, now);
+      moved += Math.hypot(now.h - before.h, now.v - before.v);
+      if (moved < 5) return;
+      hover(null);
+      if (apart) {
+        const after = gap();
+        view.left += after.h - apart.h;
+        view.upper += after.v - apart.v;
+        view.zoom(after.far / apart.far, after.h, after.v);
+      } else if (fingers.size === 1 && view.times > 1) {
+        view.left += now.h - before.h;
+        view.upper += now.v - before.v;
+        settle();
+      }
+    });
+    const lift = (event) => {
+      const start = fingers.get(event.pointerId);
+      fingers.delete(event.pointerId);
+      if (!start || event.type === "pointercancel" || moved >= 5 || fingers.size) return;
+      const {h, v} = local(event);
+      select(view.under(h, v, event.pointerType === "touch" ? 24 : 12));
+    };
+    canvas.addEventListener("pointerup", lift);
+    canvas.addEventListener("pointercancel", lift);
+    canvas.addEventListener("pointerleave", () => hover(null));
+    canvas.addEventListener("keydown", (event) => {
+      const step = {ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60]}[event.key];
+      if (step && view.times > 1) {
+        view.left += step[0];
+        view.upper += step[1];
+        settle();
+      } else if (event.key === "+" || event.key === "=") view.zoom(1.5);
+      else if (event.key === "-") view.zoom(1 / 1.5);
+      else if (event.key === "0") view.reset();
+      else if (event.key === "Escape") clear();
+      else return;
+      event.preventDefault();
+    });
+  };
+  return view;
+}

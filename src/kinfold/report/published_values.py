@@ -1,0 +1,73 @@
+"""The numbers of a paper beside a bench that `kinfold reproduce` made of its table."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kinfold.recipes.reading import COLUMN_GROUPS, measured
+
+FILE = "published.json"  # that `kinfold reproduce` leaves in the folder
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A row that the paper took from others, and nobody ran."""
+
+    label: str
+    source: str
+    numbers: dict[str, float]
+    words: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Published:
+    """values: row -> metric -> number as printed. words: the same for what cannot be read. notes: the title of the
+    table, what was done in another way, and what its readers must know."""
+
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    words: dict[str, dict[str, str]] = field(default_factory=dict)
+    quoted: tuple[Quoted, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        each = [*self.values.values(), *(row.numbers for row in self.quoted)]
+        return [*dict.fromkeys(metric for numbers in each for metric in numbers)]
+
+
+def published_values(folder: Path, data: str, result: str) -> Published:
+    """What was published on this data; nothing where the bench is not that of a table. result: separated or
+    concatenated, as the columns of tables on ensembles say."""
+    try:
+        about = json.loads((folder / FILE).read_text())
+    except (OSError, ValueError):
+        return Published()
+    if not isinstance(about, dict) or about.get("data") != data or result not in ("separated", "concatenated"):
+        return Published()
+    rows = about["rows"]
+    given = {row["row"]: _given(row, result) for row in rows}
+    numbers = {name: {m: float(v) for m, v in own.items() if not isinstance(v, str)} for name, own in given.items()}
+    words = {name: {m: v for m, v in own.items() if isinstance(v, str)} for name, own in given.items()}
+    own = [row["row"] for row in rows if row["quoted"] is None]
+    quoted = [
+        Quoted(row["label"], row["quoted"], numbers[row["row"]], words[row["row"]])
+        for row in rows
+        if row["quoted"] is not None and given[row["row"]]
+    ]
+    caveats = [f"{row['label']}: {caveat}" for row in rows for caveat in row["caveats"]]
+    title = f"published: {about['title']} ({about['table']}, {about['source']})"
+    notes = dict.fromkeys([title, *about["notes"], *about["caveats"], *caveats])
+    return Published({name: numbers[name] for name in own}, words, tuple(quoted), tuple(notes))
+
+
+def _given(row: Mapping[str, Any], result: str) -> dict[str, float | str]:
+    """metric -> number, without its spread, or the word for one that cannot be read."""
+    found: dict[str, float | str] = {}
+    for column, value in row["published"].items():
+        group = "concatenated" if column.endswith(COLUMN_GROUPS[1]) else "separated"
+        metric = measured(column)
+        if metric is not None and group == result:
+            found[metric] = value[0] if isinstance(value, list) else value
+    return found

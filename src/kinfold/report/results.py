@@ -1,0 +1,215 @@
+"""The tables of a report: means with intervals, what was published beside them, and how to make each row again."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kinfold.protocols.statistics import compare
+from kinfold.protocols.tables import AS_THEY_ARE, Entry, assemble
+from kinfold.report.places import configuration_text, shown_folder, without_places
+from kinfold.report.published_values import published_values
+from kinfold.report.subjects import Found, Repetition, Subject
+from kinfold.training.parsing import read
+from kinfold.training.selection import better
+
+Values = dict[str, dict[str, dict[int, float]]]  # method -> metric -> seed -> value
+RESULTS = {  # where each result of a run and of a repeat is written, and what it is called
+    "test": "test classes",
+    "separated": "test classes",
+    "concatenated": "test classes, the models of all folds side by side",
+    "validation": "validation classes",
+}
+BOLD = "bold: the best, told apart from every other method (paired by seed, Holm's correction, 5 %)"
+NOT_BOLD = "nothing is bold: no method is told apart from every other (paired by seed, Holm's correction, 5 %)"
+ONE = "one repeat, so no intervals and no comparisons"
+
+
+def tables(found: Found) -> list[dict[str, Any]]:
+    """One table for each data set and result; a validation table where nothing else was measured."""
+    made = []
+    for data in found.data:
+        subjects = [subject for subject in found.subjects if subject.data == data]
+        values = {result: _values(subjects, result) for result in RESULTS}
+        tested = [result for result in RESULTS if result != "validation" and _any(values[result])]
+        shown = tested or ["validation" if _any(values["validation"]) else "test"]
+        for result in shown:
+            made.append(_table(found, subjects, result, values[result]))
+        if tested and found.bench is None and len(subjects) == 1 and _any(values["validation"]):
+            made.append(_table(found, subjects, "validation", values["validation"]))
+    return made
+
+
+def scores(repetition: Repetition) -> dict[str, Any]:
+    """What scores.json says of a repeat or a run; nothing while it is not finished."""
+    if repetition.whole is not None and repetition.whole.tested:
+        return repetition.whole.scores
+    # of a repeat of one fold that is trained, and whose test classes were not opened yet, what it reached without them
+    single = repetition.alone or (repetition.whole is not None and len(repetition.runs) == 1)
+    return repetition.runs[0].scores if single and repetition.runs[0].finished else {}
+
+
+def metrics(subjects: Sequence[Subject]) -> list[str]:
+    return [*dict.fromkeys(name for s in subjects for run in s.runs for name in run.configuration.evaluation.metrics)]
+
+
+def _values(subjects: Sequence[Subject], result: str) -> Values:
+    values: Values = {}
+    for subject in subjects:
+        own: dict[str, dict[int, float]] = {name: {} for name in metrics(subjects)}
+        for repetition in subject.repetitions:
+            for name, value in scores(repetition).get(result, {}).items():
+                if value is not None and math.isfinite(value):
+                    own.setdefault(name, {})[repetition.seed] = value
+        values[subject.method] = own
+    return values
+
+
+def _any(values: Values) -> bool:
+    return any(seeds for own in values.values() for seeds in own.values())
+
+
+def _table(found: Found, subjects: Sequence[Subject], result: str, values: Values) -> dict[str, Any]:
+    data = subjects[0].data
+    columns = metrics(subjects)
+    published = published_values(found.folder, data, result)
+    columns += [column for column in published.columns if column not in columns]
+    notes = {subject.method: _why(found, subject, columns, values[subject.method]) for subject in subjects}
+    rows: list[dict[str, Any]] = []
+    for method, entries in assemble(values, published.values, notes):
+        if method not in values:
+            continue
+        subject = next(subject for subject in subjects if subject.method == method)
+        rows.append(
+            {
+                "method": method,
+                "cells": _cells(entries, columns, published.words.get(method, {})),
+                "command": command(found, subject),
+                "configuration": configuration(found, subject),
+                "quoted": None,
+            }
+        )
+    for quoted in published.quoted:
+        entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
+        cells = _cells(entries, columns, quoted.words)
+        about = {"method": quoted.label, "cells": cells, "command": "", "configuration": ""}
+        rows.append({**about, "quoted": quoted.source})
+    compared = _compared(found, values)
+    several = max((len(seeds) for own in values.values() for seeds in own.values()), default=0) > 1
+    told = [] if several else [ONE]
+    if len(subjects) > 1 and several:
+        told.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
+    return {
+        "caption": _caption(found, data, result),
+        "columns": [_column(column) for column in columns],
+        "rows": rows,
+        "notes": [*told, *published.notes],
+        "comparisons": compared,
+    }
+
+
+def _caption(found: Found, data: str, result: str) -> str:
+    inflated = ", INFLATED: steps chosen on the test classes" if is_inflated(found) and result != "validation" else ""
+    protocol = "" if found.protocol == "given" else f", {found.protocol}"
+    return f"{data}{protocol}: {RESULTS[result]}{inflated}"
+
+
+def is_inflated(found: Found) -> bool:
+    each = [scores(repetition) for subject in found.subjects for repetition in subject.repetitions]
+    return any(entry.get("inflated", False) for entry in each)
+
+
+def _column(name: str) -> dict[str, Any]:
+    fraction = not name.startswith(AS_THEY_ARE)
+    return {
+        "key": name,
+        "title": f"{name}, %" if fraction else name,
+        "factor": 100 if fraction else 1,
+        "decimals": 1 if fraction else 3,
+        "smaller_is_better": better(name, 0.0, 1.0),
+    }
+
+
+def _cells(entries: Mapping[str, Entry], columns: Sequence[str], words: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """words: what stands in the place of a published number that cannot be read."""
+    cells = {column: _cell(entries.get(column, Entry(None))) for column in columns}
+    return {key: {**cell, "published": words.get(key, cell["published"])} for key, cell in cells.items()}
+
+
+def _cell(entry: Entry) -> dict[str, Any]:
+    interval = entry.interval
+    return {
+        "mean": None if interval is None else interval.mean,
+        "half_width": None if interval is None or math.isnan(interval.half_width) else interval.half_width,
+        "count": 0 if interval is None else interval.count,
+        "published": entry.published,
+        "bold": entry.bold,
+        "note": without_places(entry.note),
+    }
+
+
+def _why(
+    found: Found, subject: Subject, columns: Sequence[str], own: Mapping[str, Mapping[int, float]]
+) -> dict[str, str]:
+    """Why a cell has no number, where it has none."""
+    cells = f"runs/{subject.data}/{subject.method}/"
+    wrong = [why for name, why in found.failures.items() if name.startswith(cells)]
+    why = f"failed: {wrong[0]}" if wrong else ""
+    if not why and not all(repetition.complete for repetition in subject.repetitions):
+        why = "not finished"
+    return {column: why or "not measured" for column in columns if not own.get(column)}
+
+
+def compared_metric(found: Found) -> str:
+    """What the methods are compared by."""
+    if found.bench is not None:
+        return found.bench.suite.metric
+    return found.subjects[0].runs[0].configuration.evaluation.metric
+
+
+def _compared(found: Found, values: Values) -> list[dict[str, Any]]:
+    """Every pair of methods (with the suite's baseline: each with it); none where there are no repeats to pair."""
+    metric = compared_metric(found)
+    chosen = {method: own.get(metric, {}) for method, own in values.items()}
+    if len(values) < 2 or not any(len(seeds) > 1 for seeds in chosen.values()):
+        return []
+    baseline = None if found.bench is None else found.bench.suite.baseline
+    compared = compare(chosen, baseline, smaller_is_better=better(metric, 0.0, 1.0))
+    rows = [(row, compared.told_apart(row.first, row.second)) for row in compared.rows]
+    return [{**row._asdict(), "told_apart": told, "column": metric} for row, told in rows]
+
+
+def command(found: Found, subject: Subject) -> str:
+    """What to type to make this row again, a line for each run."""
+    begun = subject.runs
+    whole = shown_folder(found.folder)
+    if not begun:
+        return f"kinfold bench --resume {shlex.quote(whole)}" if found.bench is not None else ""
+    if found.bench is not None and not all(repetition.complete for repetition in subject.repetitions):
+        return f"kinfold bench --resume {shlex.quote(whole)}"
+    lines = []
+    for run in begun:
+        place = shown_folder(run.folder) if found.folder == run.folder else _below(found.folder, run.folder)
+        if not run.finished:
+            lines.append(f"kinfold train --resume {shlex.quote(place)}")
+            continue
+        # the runs of a protocol do not see the test classes; on their own they look at them when they are done
+        opened = " --set data.test=open" if run.configuration.data.test == "withheld" else ""
+        again = shlex.quote(f"again/{place}")
+        lines.append(f"kinfold train {shlex.quote(f'{place}/configuration.toml')}{opened} --out {again}")
+    return "\n".join(lines)
+
+
+def _below(folder: Path, run: Path) -> str:
+    return f"{shown_folder(folder)}/{run.relative_to(folder).as_posix()}"
+
+
+def configuration(found: Found, subject: Subject) -> str:
+    """The whole configuration of the first run, with what a search chose; of one not begun, what the suite says."""
+    if subject.runs:
+        return configuration_text(read(subject.runs[0].place.configuration))
+    if found.bench is None:
+        return ""
+    suite = found.bench.suite
+    return configuration_text(suite.cell(subject.data, subject.method, suite.seeds[0], 0))

@@ -1,0 +1,347 @@
+"""What a report is made of: true numbers, commands that make them again, and plain words for what is missing."""
+
+import json
+import shlex
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from kinfold.bench import Bench
+from kinfold.protocols.repeat import Repeat
+from kinfold.protocols.statistics import interval
+from kinfold.report import plane
+from kinfold.report.content import collect
+from kinfold.report.packing import unpacked
+from kinfold.training import Run, train
+from kinfold.training.parsing import combined
+from kinfold.training.state import write_state
+from tests.bench.tiny import TWELVE, made, suite
+from tests.cli.runs import run as kinfold
+from tests.report.runs import NAMES, RECIPE, BrokenOffError, break_off, feature_file, feature_run, picture_run
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    made(suite(folder, **{**TWELVE, "seeds": [0, 1, 2]}), folder / "tiny")
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="module")
+def of_bench(bench):
+    return collect(bench)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return feature_run(tmp_path_factory.mktemp("finished"))
+
+
+def said(content, words):
+    return [sentence for sentence in content["missing"] if words in sentence]
+
+
+def test_everything_is_plain_json(of_bench):
+    assert json.loads(json.dumps(of_bench, allow_nan=False)) == of_bench
+
+
+def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
+    (table,) = of_bench["tables"]
+    assert [row["method"] for row in table["rows"]] == ["contrastive", "triplet"]
+    for row in table["rows"]:
+        for column in table["columns"]:
+            folders = [bench / "runs" / "tiny" / row["method"] / f"seed-{seed}" for seed in (0, 1, 2)]
+            expected = interval([Repeat.open(folder).scores["separated"][column["key"]] for folder in folders])
+            cell = row["cells"][column["key"]]
+            assert (cell["mean"], cell["half_width"], cell["count"]) == (expected.mean, expected.half_width, 3)
+    compared = Bench.open(bench).compared("tiny", "separated")
+    assert [(row["p"], row["adjusted"]) for row in table["comparisons"]] == [(r.p, r.adjusted) for r in compared.rows]
+
+
+def test_the_command_of_a_row_makes_its_numbers_again(bench, of_bench, tmp_path, monkeypatch, capsys):
+    """On a copy elsewhere, from the folder that the commands are relative to."""
+    shutil.copytree(bench, tmp_path / "tiny")
+    monkeypatch.chdir(tmp_path)
+    row = of_bench["tables"][0]["rows"][0]
+    lines = row["command"].splitlines()
+    assert len(lines) == 3
+    values = []
+    for line in lines:
+        code, printed, errors = kinfold(capsys, monkeypatch, *shlex.split(line)[1:], "--json")
+        assert code == 0, errors
+        values.append(json.loads(printed)["test"]["map@r"])
+    assert sum(values) / 3 == pytest.approx(row["cells"]["map@r"]["mean"], abs=1e-12)
+
+
+def test_the_configuration_of_a_row_has_what_the_search_chose(bench, of_bench):
+    for row in of_bench["tables"][0]["rows"]:
+        given = Run.open(bench / "runs" / "tiny" / row["method"] / "seed-0" / "fold-0").configuration
+        assert f"lr = {given.optimizer.lr!r}" in row["configuration"]
+
+
+def test_no_place_of_the_machine_is_told(bench, of_bench, finished):
+    for folder, content in ((bench, of_bench), (finished.folder, collect(finished.folder))):
+        text = json.dumps(content)
+        assert str(folder.parent) not in text
+        assert "rows.npz" in text or "tiny.npz" in text  # by its last name
+        assert "# shortened here to the last name: data.root" in content["tables"][0]["rows"][0]["configuration"]
+
+
+def test_training_curves_are_means_with_the_smallest_and_largest(bench, of_bench):
+    chart = next(chart for chart in of_bench["training"] if chart["title"] == "validation map@r")
+    line = next(series for series in chart["series"] if series["name"] == "triplet")
+    found = {}
+    for seed in (0, 1, 2):
+        for event in Run.open(bench / "runs" / "tiny" / "triplet" / f"seed-{seed}" / "fold-0").events:
+            if event["event"] == "evaluation":
+                found.setdefault(event["step"], []).append(event["map@r"])
+    assert line["x"] == sorted(found)
+    assert line["count"] == 3
+    for place, step in enumerate(line["x"]):
+        values = found[step]
+        expected = (sum(values) / 3, min(values), max(values))
+        assert (line["mean"][place], line["low"][place], line["high"][place]) == pytest.approx(expected, rel=1e-4)
+    assert of_bench["training"][0]["title"] == "loss"
+
+
+def test_one_seed_has_no_band_and_no_interval(finished):
+    content = collect(finished.folder)
+    assert content["kind"] == "run"
+    assert said(content, "one seed")
+    assert content["training"][0]["series"][0]["low"] == [None] * 6
+    cell = content["tables"][0]["rows"][0]["cells"]["recall@1"]
+    assert (cell["mean"], cell["half_width"]) == (finished.scores["test"]["recall@1"], None)
+
+
+def test_diagnostics_are_those_that_the_runs_measured(bench, of_bench):
+    columns, points = of_bench["diagnostics"]["columns"], of_bench["diagnostics"]["points"]
+    assert columns[-1] == "recall@1"
+    assert {"rho@1", "rho@2", "density", "uniformity", "alignment"} < set(columns)
+    each = [Repeat.open(bench / "runs" / "tiny" / "triplet" / f"seed-{seed}").scores for seed in (0, 1, 2)]
+    values = next(point["values"] for point in points if point["method"] == "triplet")
+    assert values["rho@1"] == pytest.approx(np.mean([one["train_space"]["rho@1"] for one in each]), rel=1e-4)
+    assert values["recall@1"] == pytest.approx(np.mean([one["separated"]["recall@1"] for one in each]), rel=1e-4)
+    assert said(of_bench, "of the first run of each method only")
+
+
+def test_names_are_passed_on_as_they_are(finished):
+    (space,) = collect(finished.folder)["spaces"]
+    assert sorted(space["classes"]) == sorted(NAMES)
+    assert space["thumbnails"] is None
+
+
+def test_features_are_shown_by_labels(finished):
+    content = collect(finished.folder)
+    assert content["thumbnails"] is None
+    assert said(content, "features, not pictures; labels are shown instead")
+
+
+def test_without_validation_the_page_says_which_weights(tmp_path):
+    changes = {"data": {"validation": 0.0}, "evaluation": {"selection": "last"}}
+    content = collect(feature_run(tmp_path, changes).folder)
+    assert said(content, "no validation classes: the weights are those of the last step")
+    assert [table["caption"] for table in content["tables"]] == ["rows: test classes"]
+
+
+def test_without_test_classes_the_space_is_that_of_others(tmp_path):
+    content = collect(feature_run(tmp_path, test=False).folder)
+    assert said(content, "it was given no test classes: its space is that of the validation classes")
+    assert [space["split"] for space in content["spaces"]] == ["validation"]
+    assert [table["caption"] for table in content["tables"]] == ["rows: validation classes"]
+
+
+def test_an_interrupted_run_keeps_its_test_classes_sealed(tmp_path):
+    with pytest.raises(BrokenOffError):
+        feature_run(tmp_path, callbacks=[break_off(5)])
+    content = collect(tmp_path / "run")
+    assert said(content, "is not finished (step 5 of 6 in its log): there are no results, and the best weights so far")
+    assert said(content, "the test classes stay sealed until all is decided")
+    assert [space["split"] for space in content["spaces"]] == ["validation"]
+    (row,) = content["tables"][0]["rows"]
+    assert row["cells"]["recall@1"] == {
+        "mean": None,
+        "half_width": None,
+        "count": 0,
+        "published": None,
+        "bold": False,
+        "note": "not finished",
+    }
+    assert row["command"] == "kinfold train --resume run"
+
+
+def test_a_run_that_stopped_before_any_weights_has_no_map(tmp_path):
+    changes = {"data": {"validation": 0.0}, "evaluation": {"selection": "last"}, "training": {"save_every": 5}}
+    with pytest.raises(BrokenOffError):
+        feature_run(tmp_path, changes, callbacks=[break_off(1)])
+    content = collect(tmp_path / "run")
+    assert content["spaces"] == []
+    assert said(content, "no map of margin, seed 0: it has no weights yet")
+    assert said(content, "no pair weights of margin: it has no weights yet")
+
+
+def test_losses_that_are_not_finite_are_told_and_left_open(tmp_path):
+    run = feature_run(tmp_path, {"optimizer": {"name": "sgd", "lr": 1e38}})
+    content = collect(run.folder)
+    assert said(content, f"training ended early: {run.scores['ended']}")
+    assert said(content, "margin on rows: the loss was not finite at step 1")
+    assert content["training"][0]["series"][0]["mean"][-1] is None
+    assert len(content["spaces"]) == 1  # of the best weights so far
+
+
+def test_weights_that_are_not_finite_have_no_map(tmp_path):
+    run = feature_run(tmp_path)
+    state = run.place.weights(run.place.model)
+    spoilt = {name: torch.full_like(value, torch.nan) for name, value in state["model"].items()}
+    write_state(run.place.model, {**state, "model": spoilt})
+    content = collect(run.folder)
+    assert content["spaces"] == []
+    assert said(content, "no map of margin, seed 0: its weights are not usable")
+    assert said(content, "no pair weights of margin: its weights are not usable")
+
+
+def test_runs_that_differ_in_their_seeds_are_one_method(tmp_path):
+    data = {"data": {"name": "features", "root": str(feature_file(tmp_path))}}
+    for loss in ("margin", "triplet"):
+        for seed in (0, 1):
+            train(combined(RECIPE, data, {"loss": {"name": loss}, "seed": seed}), tmp_path / "all" / f"{loss}-{seed}")
+    content = collect(tmp_path / "all")
+    (table,) = content["tables"]
+    assert [row["method"] for row in table["rows"]] == ["margin", "triplet"]
+    assert [row["cells"]["recall@1"]["count"] for row in table["rows"]] == [2, 2]
+    assert table["rows"][1]["command"].splitlines()[1] == (
+        "kinfold train all/triplet-1/configuration.toml --out again/all/triplet-1"
+    )
+    assert len(content["spaces"]) == 2
+
+
+def test_a_bench_that_is_not_complete_says_so(bench, tmp_path):
+    shutil.copytree(bench, tmp_path / "tiny")
+    shutil.rmtree(tmp_path / "tiny" / "runs" / "tiny" / "triplet" / "seed-2")
+    record = tmp_path / "tiny" / "records" / "runs" / "tiny" / "triplet" / "seed-1.json"
+    broken = {**json.loads(record.read_text()), "error": "/home/ann/birds/wren.jpg is missing"}
+    record.write_text(json.dumps(broken))
+    (tmp_path / "tiny" / "runs" / "tiny" / "triplet" / "seed-1" / "scores.json").unlink()
+    content = collect(tmp_path / "tiny")
+    assert said(content, "runs/tiny/triplet/seed-1 failed: wren.jpg is missing")
+    assert said(
+        content, "the bench is not complete: 2 of 6 repeats have no result yet (triplet, seed 1, triplet, seed 2)"
+    )
+    rows = {row["method"]: row for row in content["tables"][0]["rows"]}
+    assert rows["triplet"]["cells"]["recall@1"]["count"] == 1
+    assert rows["triplet"]["command"] == "kinfold bench --resume tiny"
+
+
+def test_published_values_stand_beside_ours(bench, tmp_path):
+    shutil.copytree(bench, tmp_path / "tiny")
+    rows = [
+        {
+            "row": "triplet",
+            "label": "Triplet",
+            "quoted": None,
+            "published": {"recall@1": [63.6, 0.3]},
+            "caveats": ["a"],
+        },
+        {
+            "row": "other",
+            "label": "Other",
+            "quoted": "Song 2016",
+            "published": {"recall@1": 55, "map@r": "unreadable"},
+            "caveats": [],
+        },
+    ]
+    about = {"table": "dro/table1", "source": "Table 1", "title": "Recall", "data": "tiny", "notes": ["small"]}
+    (tmp_path / "tiny" / "published.json").write_text(json.dumps({**about, "caveats": ["c"], "rows": rows}))
+    (table,) = collect(tmp_path / "tiny")["tables"]
+    printed = {row["method"]: row["cells"]["recall@1"]["published"] for row in table["rows"]}
+    assert printed == {"contrastive": None, "triplet": 63.6, "Other": 55.0}
+    assert table["rows"][2]["cells"]["map@r"]["published"] == "unreadable"
+    assert [row["quoted"] for row in table["rows"]] == [None, None, "Song 2016"]
+    assert table["notes"][-4:] == ["published: Recall (dro/table1, Table 1)", "small", "c", "Triplet: a"]
+
+
+def test_without_scikit_learn_there_is_no_map_but_all_else(finished, monkeypatch):
+    monkeypatch.setattr("kinfold.report.spaces.installed", lambda: False)
+    monkeypatch.setattr("kinfold.report.measured_space.installed", lambda: False)
+    monkeypatch.setattr("kinfold.report.content.installed", lambda: False)
+    content = collect(finished.folder, points=20)
+    assert content["spaces"][0]["map"] is None
+    assert len(unpacked(content["spaces"][0]["neighbors"])) == 20
+    assert said(content, "t-SNE is made by scikit-learn, which is not installed")
+    monkeypatch.undo()
+    assert plane.installed()
+    assert collect(finished.folder, points=20)["spaces"][0]["map"] is not None  # as soon as it is there
+
+
+def test_pictures_outside_of_the_data_are_not_embedded(tmp_path):
+    content = collect(picture_run(tmp_path).folder)
+    assert content["thumbnails"]["count"] == 19  # of twenty test items
+    assert said(content, "1 pictures lie outside of the folder of their data set")
+    text = json.dumps(content)
+    assert "secret" not in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_folders_that_are_no_runs(name, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"there is no folder|is neither a run, nor a bench, nor a folder of runs"):
+        collect(tmp_path / name)
+
+
+def test_too_few_points(finished):
+    with pytest.raises(ValueError, match="at least 2 points"):
+        collect(finished.folder, points=1)
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory):
+    """One repeat of a protocol of four folds."""
+    folder = tmp_path_factory.mktemp("folded")
+    made(suite(folder, protocol="reality-check", base={"training": {"steps": 2}}), folder / "tiny")
+    return folder / "tiny"
+
+
+def test_folds_are_shown_apart_and_side_by_side(folded):
+    content = collect(folded)
+    captions = [table["caption"] for table in content["tables"]]
+    assert captions == [
+        "tiny, reality-check: test classes",
+        "tiny, reality-check: test classes, the models of all folds side by side",
+    ]
+    repeat = Repeat.open(folded / "runs" / "tiny" / "contrastive" / "seed-0")
+    for table, result in zip(content["tables"], ("separated", "concatenated"), strict=True):
+        assert table["rows"][0]["cells"]["map@r"]["mean"] == repeat.scores[result]["map@r"]
+        assert len(table["rows"][0]["command"].splitlines()) == 4
+    assert [space["name"] for space in content["spaces"]] == ["contrastive, seed 0, 4 folds side by side"]
+    assert content["spaces"][0]["diagnostics"]["recall@1"] == pytest.approx(
+        repeat.scores["concatenated"]["recall@1"], rel=1e-4
+    )
+
+
+def test_a_repeat_on_its_own_is_shown_like_a_run(folded):
+    content = collect(folded / "runs" / "tiny" / "contrastive" / "seed-0")
+    assert content["kind"] == "run"
+    assert content["spaces"][0]["split"] == "test"
+    assert len(content["tables"]) == 3  # and validation
+
+
+def test_a_fold_that_is_missing_keeps_the_test_classes_sealed(folded, tmp_path):
+    shutil.copytree(folded, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
+    shutil.rmtree(tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0" / "fold-2")
+    for folder in (tmp_path / "tiny", tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0"):
+        content = collect(folder)
+        assert [space["split"] for space in content["spaces"]] == ["validation"]
+        assert content["tables"][0]["rows"][0]["cells"]["map@r"]["mean"] is None
+        assert said(content, "the test classes stay sealed")
+
+
+def test_results_are_told_when_the_data_is_gone(tmp_path):
+    run = feature_run(tmp_path)
+    (tmp_path / "rows.npz").unlink()
+    content = collect(run.folder)
+    assert content["tables"][0]["rows"][0]["cells"]["recall@1"]["mean"] == run.scores["test"]["recall@1"]
+    assert content["spaces"] == []
+    assert said(content, "no map of margin, seed 0: ")
+    assert str(tmp_path) not in json.dumps(content)

@@ -1,0 +1,301 @@
+"""What is shown of a space, against the same worked out by hand; and what a run keeps of it."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import precision_recall_curve, roc_curve
+
+from kinfold.data import Rows, make
+from kinfold.losses import Mined
+from kinfold.report import pair_curves
+from kinfold.report.content import collect
+from kinfold.report.keeping import identity, kept
+from kinfold.report.measured_space import measured_space
+from kinfold.report.packing import packed, unpacked
+from kinfold.report.pair_curves import Pool, histogram
+from kinfold.report.places import configuration_text, without_places
+from kinfold.report.plane import plane, sample
+from kinfold.report.weights import binned_weights
+from kinfold.training import Run, parts
+from tests.report.runs import EACH, feature_run
+
+COUNT, CLASSES = 90, 6
+
+
+def rows_and_data(role=None, seed=0):
+    """Six classes that overlap."""
+    draw = np.random.default_rng(seed)
+    labels = np.arange(COUNT) % CLASSES
+    rows = (draw.normal(size=(CLASSES, 5))[labels] + 0.9 * draw.normal(size=(COUNT, 5))).astype(np.float32)
+    data = make("made", Rows(rows), [f"class {label}" for label in labels], ["test"] * COUNT, role=role)
+    return torch.from_numpy(rows), data
+
+
+def scores_by_hand(rows, distance):
+    x = rows.numpy().astype(np.float64)
+    if distance == "euclidean":
+        return np.linalg.norm(x[:, None] - x[None], axis=2)
+    x = x / np.linalg.norm(x, axis=1, keepdims=True) if distance == "cosine" else x
+    return x @ x.T
+
+
+def ranked(scores, query, gallery, distance):
+    """Positions of the gallery, closest first, without the query itself."""
+    order = sorted(gallery, key=lambda j: scores[query, j] if distance == "euclidean" else -scores[query, j])
+    return [j for j in order if j != query]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize("roles", [False, True])
+def test_neighbours_queries_and_confusions_are_exact(distance, roles):
+    role = ["query" if place // CLASSES % 3 == 0 else "gallery" for place in range(COUNT)] if roles else None
+    rows, data = rows_and_data(role)
+    found = measured_space(rows, data, distance, points=40)
+    labels, scores = data.labels.numpy(), scores_by_hand(rows, distance)
+    gallery = [place for place in range(COUNT) if not roles or role[place] == "gallery"]
+    queries = [place for place in range(COUNT) if not roles or role[place] == "query"]
+    for place, near, values in zip(found["shown"].tolist(), found["neighbors"], found["scores"], strict=True):
+        expected = ranked(scores, place, gallery, distance)[:10]
+        assert near.tolist() == expected
+        assert values.tolist() == pytest.approx(scores[place, expected].tolist(), abs=1e-5)
+
+    def precision_at_r(query):
+        kin = [labels[j] == labels[query] for j in ranked(scores, query, gallery, distance)]
+        r = sum(kin)
+        return sum(sum(kin[: n + 1]) / (n + 1) for n in range(r) if kin[n]) / r
+
+    values = {query: precision_at_r(query) for query in queries}
+    for which, extreme in (("best", max), ("worst", min)):
+        each = {label: extreme(v for q, v in values.items() if labels[q] == label) for label in range(CLASSES)}
+        shown = {int(labels[one["query"]]): one["value"] for one in found[which]}
+        assert shown == pytest.approx(each)
+        for one in found[which]:
+            assert one["value"] == pytest.approx(values[one["query"]])
+            assert one["neighbors"] == ranked(scores, one["query"], gallery, distance)[:10]
+    worst = [one["value"] for one in found["worst"]]
+    assert worst == sorted(worst)
+
+    counts = {}
+    for query in queries:
+        nearest = labels[ranked(scores, query, gallery, distance)[0]]
+        if nearest != labels[query]:
+            pair = tuple(sorted((int(nearest), int(labels[query]))))
+            counts[pair] = counts.get(pair, 0) + 1
+    assert {(pair["first"], pair["second"]): pair["count"] for pair in found["confused"]} == counts
+    size = sum(labels[q] in (found["confused"][0]["first"], found["confused"][0]["second"]) for q in queries)
+    assert found["confused"][0]["share"] == pytest.approx(found["confused"][0]["count"] / size, rel=1e-4)
+
+
+def pairs_by_hand(rows, data, distance="cosine"):
+    scores = scores_by_hand(rows, distance)
+    once = np.triu_indices(COUNT, 1)
+    kin = data.labels.numpy()[once[0]] == data.labels.numpy()[once[1]]
+    return scores[once], kin
+
+
+def test_curves_consist_of_points_of_the_whole_curves():
+    rows, data = rows_and_data()
+    curves = {curve["title"]: curve for curve in measured_space(rows, data, "cosine", points=10)["curves"]}
+    scores, kin = pairs_by_hand(rows, data)
+    scores = scores.astype(np.float32)
+    far, tar, _ = roc_curve(kin, scores, drop_intermediate=False)
+    precision, recall, _ = precision_recall_curve(kin, scores)
+    roc = curves["ROC"]
+    assert (roc["x"][0], roc["x"][-1], roc["y"][-1]) == (0.0, 1.0, 1.0)
+    for x, y in zip(roc["x"], roc["y"], strict=True):
+        assert np.min(np.abs(far - x) + np.abs(tar - y)) < 2e-4
+    for x, y in zip(curves["precision-recall"]["x"], curves["precision-recall"]["y"], strict=True):
+        assert np.min(np.abs(recall - x) + np.abs(precision - y)) < 2e-4
+    assert max(map(len, (roc["x"], curves["precision-recall"]["x"], curves["recall@k"]["x"]))) <= 400
+    assert curves["recall@k"]["y"] == sorted(curves["recall@k"]["y"])
+    assert curves["recall@k"]["x"][-1] <= COUNT - 1
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_the_histogram_counts_every_pair_once(distance):
+    rows, data = rows_and_data()
+    everything = torch.ones(COUNT, dtype=torch.bool)
+    found = histogram(Pool.of(rows, data.labels, everything, everything), distance)
+    scores, kin = pairs_by_hand(rows, data, distance)
+    edges = np.array(found["edges"])
+    for name, mask in (("kin", kin), ("others", ~kin)):
+        assert sum(found[name]) == pytest.approx(1.0, abs=1e-3)
+        # scores on an edge may fall to either side
+        expected = np.cumsum(np.histogram(scores[mask], edges)[0] / mask.sum())
+        assert np.cumsum(found[name]) == pytest.approx(expected, abs=2.5 / mask.sum() + 1e-3)
+
+
+def test_of_very_many_items_some_are_compared_with_all_others(monkeypatch):
+    monkeypatch.setattr(pair_curves, "ALL_PAIRS", 50)
+    monkeypatch.setattr(pair_curves, "QUERIES", 12)
+    rows, data = rows_and_data()
+    found = measured_space(rows, data, "cosine", points=10)
+    assert found["pairs"] == "12 items against 78 others"
+    assert found["histogram"]["kin"]
+    assert found["count"] == COUNT
+
+
+def test_one_class_alone_has_no_curves_of_pairs():
+    rows, _ = rows_and_data()
+    data = make("one", Rows(rows.numpy()), ["a"] * COUNT, ["test"] * COUNT)
+    found = measured_space(rows, data, "cosine", points=10)
+    assert [curve["title"] for curve in found["curves"]] == ["recall@k"]
+    assert found["histogram"] is None
+    assert found["confused"] == []
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 9])
+def test_very_few_items_have_a_space(count):
+    rows = torch.eye(9)[:count, :3] + 0.1
+    data = make("few", Rows(rows.numpy()), [str(place % 2) for place in range(count)], ["test"] * count)
+    found = measured_space(rows, data, "cosine", points=100)
+    assert found["plane"].isfinite().all()
+    assert found["neighbors"].shape == (count, count - 1)
+
+
+def test_rows_that_are_all_alike_or_one_number_have_a_plane():
+    assert np.isfinite(plane(torch.ones(30, 4))).all()
+    line = plane(torch.linspace(0, 1, 30)[:, None])
+    assert line.shape == (30, 2)
+    assert np.isfinite(line).all()
+
+
+def test_the_plane_keeps_neighbours_and_lies_between_zero_and_one():
+    labels = torch.arange(120) % 3
+    rows = 6 * torch.eye(5)[labels] + 0.3 * torch.randn(120, 5, generator=torch.Generator().manual_seed(0))
+    first, second = plane(rows), plane(rows)
+    assert (first == second).all()
+    assert first.min() >= 0
+    assert first.max() <= 1
+    apart = np.linalg.norm(first[:, None] - first[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert (labels.numpy()[apart.argmin(axis=1)] == labels.numpy()).all()
+
+
+def test_samples_are_proportional_to_classes():
+    labels = torch.cat([torch.full((size,), number) for number, size in enumerate([400, 200, 100, 3])])
+    chosen = sample(labels, 71)
+    assert len(set(chosen.tolist())) == 71
+    counts = torch.bincount(labels[chosen], minlength=4).tolist()
+    for count, size in zip(counts, [400, 200, 100, 3], strict=True):
+        assert abs(count - size * 71 / 703) <= 1
+    assert sample(labels, 1000).tolist() == [*range(703)]
+
+
+def test_long_arrays_survive_packing():
+    for array in (np.arange(6).reshape(2, 3), np.array([70_000, -1]), np.array([0.25, -1.5]), np.zeros((0, 10), int)):
+        assert (unpacked(packed(array)) == array).all()
+        assert unpacked(packed(array)).shape == array.shape
+    assert packed(np.array([40_000]))["type"] == "int32"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return feature_run(tmp_path_factory.mktemp("space"))
+
+
+def test_what_is_not_shown_is_named_by_its_class(run):
+    """A neighbour among the shown points is its position there, another one -1 less its class."""
+    (space,) = collect(run.folder, points=20)["spaces"]
+    data = run.data("test")
+    assert (space["count"], space["shown"]) == (len(data), 20)
+    near, labels = unpacked(space["neighbors"]), unpacked(space["neighbor_labels"])
+    own = unpacked(space["labels"])
+    assert (near < 0).any()
+    assert (near >= 0).any()
+    assert (own[near[near >= 0]] == labels[near >= 0]).all()
+    assert (-1 - near[near < 0] == labels[near < 0]).all()
+    assert np.bincount(own).max() - np.bincount(own).min() <= 1  # classes of EACH items alike
+    assert len(data) == EACH * len(space["classes"])
+
+
+def test_a_space_is_made_once(run, monkeypatch):
+    first = collect(run.folder)
+    monkeypatch.setattr(Run, "embed", lambda *_: pytest.fail("embedded again"))
+    assert collect(run.folder) == first
+    with pytest.raises(pytest.fail.Exception, match="embedded again"):
+        collect(run.folder, points=11)  # another map
+
+
+def test_other_weights_make_another_space(tmp_path):
+    mine = feature_run(tmp_path / "mine")
+    other = feature_run(tmp_path / "other", {"seed": 5, "loss": {"name": "triplet"}, "optimizer": {"lr": 0.1}})
+    before, wanted = (collect(each.folder)["spaces"][0] for each in (mine, other))
+    mine.place.model.write_bytes(other.place.model.read_bytes())
+    after = collect(mine.folder)["spaces"][0]
+    assert after["neighbor_scores"] == wanted["neighbor_scores"] != before["neighbor_scores"]
+
+
+def test_what_is_damaged_is_made_anew(tmp_path):
+    made = []
+
+    def make_it():
+        made.append(1)
+        return {"values": torch.arange(3)}
+
+    for key in ("a", "a", "b"):
+        assert kept(tmp_path, "x", key, make_it)["values"].tolist() == [0, 1, 2]
+    assert len(made) == 2
+    (tmp_path / "cache" / "x.safetensors").write_bytes(b"nonsense")
+    kept(tmp_path, "x", "b", make_it)
+    kept(tmp_path, "x", "b", make_it)
+    assert len(made) == 3
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["x.safetensors"]
+
+
+def test_items_and_labels_decide_the_identity():
+    rows, data = rows_and_data()
+    assert identity(data) == identity(rows_and_data()[1])
+    changed = make("made", Rows(rows.numpy() + 1e-3), data.labels.tolist(), ["test"] * COUNT)
+    assert identity(changed) != identity(make("made", Rows(rows.numpy()), data.labels.tolist(), ["test"] * COUNT))
+    assert identity(rows_and_data(["query"] * 40 + ["gallery"] * 50)[1]) != identity(data)
+
+
+@pytest.mark.parametrize(
+    ("loss", "miner"), [("multi-similarity", None), ("margin", "distance-weighted"), ("proxy-anchor", None)]
+)
+def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
+    changes = {"loss": {"name": loss}, **({"miner": {"name": miner}} if miner else {})}
+    run = feature_run(tmp_path, changes)
+    train = run.data("train")
+    found = binned_weights(run, train)
+    # by hand, from the same batch
+    objective = parts.objective(run.configuration, len(train.classes), run.model())
+    objective.load_state_dict(run.place.last()["objective"])
+    batch = sorted(set(next(iter(parts.sampler(run.configuration, train)))))
+    rows, labels = run.embed(train)[batch], train.labels[batch]
+    inner = objective.loss.loss if isinstance(objective.loss, Mined) else objective.loss
+    weights = objective.loss.pair_weights(rows, labels).double().numpy()
+    x = rows.numpy() / np.linalg.norm(rows.numpy(), axis=1, keepdims=True)
+    y, others = x, labels.numpy()
+    if inner.proxies is not None:
+        y = inner.proxies.detach().numpy()
+        y, others = y / np.linalg.norm(y, axis=1, keepdims=True), np.arange(len(y))
+    similarity, total = x @ y.T, {"kin": {}, "others": {}}
+    for i in range(len(x)):
+        for j in range(len(y)):
+            if inner.proxies is None and i == j:
+                continue
+            group = total["kin" if labels[i] == others[j] else "others"]
+            place = min(39, int((similarity[i, j] + 1) * 20))
+            group.setdefault(round(-1 + (place + 0.5) / 20, 3), []).append(weights[i, j])
+    for name, groups in total.items():
+        shown = {round(s, 3): w for s, w in zip(found["similarity"], found[name], strict=True) if w is not None}
+        assert shown == pytest.approx({s: sum(w) / len(w) for s, w in groups.items()}, rel=1e-3, abs=1e-7)
+
+
+def test_a_loss_without_pair_weights_says_why(tmp_path):
+    content = collect(feature_run(tmp_path, {"loss": {"name": "angular"}}).folder)
+    assert content["weights"] == []
+    assert [s for s in content["missing"] if s.startswith("no pair weights of angular: Angular has no pair weights")]
+
+
+def test_messages_and_configurations_lose_the_folders_of_the_machine():
+    text = "cannot read '/home/ann/my/birds.csv': row 3, ~/data/wren.jpg (C:\\photos\\new\\1.png); see runs/first/log"
+    assert without_places(text) == "cannot read 'birds.csv': row 3, wren.jpg (1.png); see runs/first/log"
+    tables = {"seed": 1, "data": {"root": "/mnt/cub", "options": {"images": "/mnt/b"}}, "model": {"weights": "/w/r.pt"}}
+    printed = configuration_text(tables)
+    assert "/mnt" not in printed
+    assert "/w" not in printed
+    assert 'root = "cub"' in printed
+    assert printed.startswith("# shortened here to the last name: data.root, model.weights, data.options\n")
