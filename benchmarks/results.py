@@ -75,13 +75,14 @@ def _best(bench: Bench, data: str, result: str) -> str:
 def _spectra(bench: Bench, data: str) -> str:
     """Whether a flatter spectrum of the training classes goes with better recall, over methods."""
     recall, rho = (bench.values(data, *where) for where in (("separated", "recall@1"), (SPACE, "rho@2")))
-    names = [name for name in bench.suite.methods if recall[name] and rho[name]]
+    steps = {name: bench.suite.configuration(data, name).training.steps for name in bench.suite.methods}
+    names = [name for name in bench.suite.methods if recall[name] and rho[name] and steps[name] != 0]
     if len(names) < 4:
         return ""
     x = np.array([np.mean([*rho[name].values()]) for name in names])
     y = np.array([np.mean([*recall[name].values()]) for name in names])
     return (
-        f"rho@2 on training classes against recall@1 on test classes over {len(names)} methods: Pearson "
+        f"rho@2 on training classes against recall@1 on test classes over the {len(names)} methods that train: Pearson "
         f"{pearsonr(x, y).statistic:+.2f}, Spearman {spearmanr(x, y).statistic:+.2f}."
     )
 

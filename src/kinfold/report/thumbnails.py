@@ -20,7 +20,7 @@ from kinfold.report.places import inside
 TILE = 48
 COLUMNS = 64
 ROWS = 16  # of one sheet
-MOST = 5_000
+MOST = 10_000
 QUALITY = 75
 EMPTY = (128, 128, 128)
 
