@@ -84,7 +84,7 @@ def look(
     if why:
         missing.append(f"{name}: {why}")
     if measured["pairs"]:
-        missing.append(f"{name}: curves and histogram are of some pairs only: {measured['pairs']}")
+        missing.append(f"{subject.data}: curves and histograms are of some pairs only: {measured['pairs']}")
     side = isinstance(made, Repeat) and len(made.runs) > 1
     shown = f"{name}, {len(made.runs)} folds side by side" if isinstance(made, Repeat) and side else name
     known = library.identity(dataset)
