@@ -1,9 +1,10 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and folders that one process holds at a time."""
 
+import fcntl
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,3 +46,26 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+class Occupied(ValueError):  # noqa: N818  (a state, not an error of its own)
+    """Another process works in the folder."""
+
+
+@contextmanager
+def held(folder: Path, occupied: str, advice: str) -> Iterator[None]:
+    """Nobody else may work in `folder` meanwhile; the hold ends with the process, however that ends.
+
+    occupied: what is said where another process holds it. advice: what to do where nothing can be written there.
+    """
+    try:
+        file = open(folder / ".lock", "w")  # noqa: SIM115  (closed below)
+    except OSError as wrong:
+        raise OSError(f"cannot write to {folder}: {wrong.strerror}; {advice}") from wrong
+    with file:
+        try:
+            # not flock: worker processes would inherit the hold and keep it for seconds after a kill
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise Occupied(occupied) from None
+        yield

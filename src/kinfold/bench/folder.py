@@ -1,6 +1,5 @@
 """The folder of a bench: where every cell lies, what was asked of it and how it ended."""
 
-import fcntl
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kinfold.bench.tasks import Outcome, Task
-from kinfold.files import write_json, write_text
+from kinfold.files import held, write_json, write_text
 from kinfold.protocols.repeat import fold_folder
 
 
@@ -59,18 +58,13 @@ class BenchFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Nobody else may bench here meanwhile."""
+        advice = "choose a folder you may write to"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / ".lock", "w")  # noqa: SIM115  (closed below)
         except OSError as wrong:
-            raise OSError(f"cannot write to {self.path}: {wrong.strerror}; choose a folder you may write to") from wrong
-        with file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                raise ValueError(
-                    f"another bench is running in {self.path}; wait for it, or choose another folder with --out"
-                ) from None
+            raise OSError(f"cannot write to {self.path}: {wrong.strerror}; {advice}") from wrong
+        busy = f"another bench is running in {self.path}; wait for it, or choose another folder with --out"
+        with held(self.path, busy, advice):
             self._check_kind()
             for half_written in (*self.path.glob(".*.tmp"), *(self.path / "records").rglob(".*.tmp")):
                 half_written.unlink()  # by a bench that was killed

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import torch
 
 from kinfold.data import Dataset, load
+from kinfold.files import Occupied
 from kinfold.protocols.repeat import Repeat
 from kinfold.training import Event, Run, Stopped, configure, parts, train
-from kinfold.training.folder import Occupied, RunFolder
+from kinfold.training.folder import RunFolder
 
 PATIENCE = 10.0  # seconds to wait for a folder that a worker of a killed bench may still hold
 Tell = Callable[[str, float], object]

@@ -1,6 +1,5 @@
 """The folder of a run: what was asked for, what happened, the last good states, the selected weights and the scores."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -10,14 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from kinfold.files import write_json, write_text
+from kinfold.files import held, write_json, write_text
 from kinfold.training.state import read_state, write_state
 
 KEPT = 2  # checkpoints: the last one, and one before it in case that is damaged
-
-
-class Occupied(ValueError):  # noqa: N818  (a state, not an error of its own)
-    """Another process is training in the folder."""
 
 
 class RunFolder:
@@ -63,18 +58,8 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Nobody else may train here meanwhile; the hold ends with the process, however that ends."""
-        try:
-            file = open(self.path / ".lock", "w")  # noqa: SIM115  (closed below)
-        except OSError as wrong:
-            raise OSError(f"cannot write to {self.path}: {wrong.strerror}; see to the rights, then resume") from wrong
-        with file:
-            try:
-                # not flock: worker processes would inherit the hold and keep it for seconds after a kill
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                raise Occupied(
-                    f"another process is training in {self.path}; wait for it, or choose another folder"
-                ) from None
+        busy = f"another process is training in {self.path}; wait for it, or choose another folder"
+        with held(self.path, busy, "see to the rights, then resume"):
             for half_written in (*self.path.glob(".*.tmp"), *self.checkpoints.glob(".*.tmp")):
                 half_written.unlink()  # by a process that was killed
             yield
