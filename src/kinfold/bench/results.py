@@ -119,12 +119,16 @@ class Bench:
         return render(assemble(results, notes=notes), metrics, style, caption)
 
     def comparisons(self, data: str, result: str, style: Style = "text") -> str:
-        """The paired differences of the suite's metric, with p before and after Holm's correction."""
+        """The paired differences of the suite's metric, with p before and after Holm's correction; in a terminal only
+        those of the best method, or of the baseline. One repeat cannot tell anything apart."""
         found = self.compared(data, result)
-        if found is None:
+        if found is None or len(self.suite.seeds) < 2:
             return ""
         cells = [["difference", self.suite.metric, "p", "Holm"]]
+        some = style == "text" and self.suite.baseline is None
         for row in found.rows:
+            if some and found.best not in (row.first, row.second):
+                continue
             told = " *" if found.told_apart(row.first, row.second) else ""
             cells.append(
                 [
@@ -135,7 +139,9 @@ class Bench:
                 ]
             )
         draw = markdown_table if style == "markdown" else text_table
-        return draw(cells, ["*: told apart at 5 % after correction over all pairs of this table"], None)
+        others = "methods and the baseline" if self.suite.baseline else "pairs of methods"
+        where = f"; all of them are in {self.place.table.name}" if some and len(found.rows) >= len(cells) else ""
+        return draw(cells, [f"*: told apart at 5 % after correction over all {others}{where}"], None)
 
     def summary(self, style: Style = "text") -> str:
         """All tables of the bench."""
