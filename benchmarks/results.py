@@ -19,6 +19,7 @@ from kinfold.bench.results import SPACE
 from kinfold.protocols import Interval, interval
 
 PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+MANY = 8  # methods that are listed by name
 Values = Mapping[str, Mapping[int, float]]
 
 
@@ -69,7 +70,8 @@ def _best(bench: Bench, data: str, result: str) -> str:
     beaten = len(others) - len(close)
     kind = f" ({result})" if len(bench.results) > 1 else ""
     text = f"Best {bench.suite.metric}{kind}: {found.best}, told apart from {beaten} of {len(others)} others"
-    return f"{text}; not from {'; '.join(close)}." if close else f"{text}."
+    named = "; ".join(close) if len(close) <= MANY else f"the {len(close)} that are left"
+    return f"{text}; not from {named}." if close else f"{text}."
 
 
 def _spectra(bench: Bench, data: str) -> str:
