@@ -251,14 +251,25 @@ def test_published_values_stand_beside_ours(bench, tmp_path):
             "caveats": [],
         },
     ]
-    about = {"table": "dro/table1", "source": "Table 1", "title": "Recall", "data": "tiny", "notes": ["small"]}
+    about = {
+        "table": "dro/table1",
+        "source": "Table 1",
+        "title": "Recall",
+        "data": "tiny",
+        "notes": ["small scale: data.root: left out -> /home/ann/birds.npz"],
+    }
     (tmp_path / "tiny" / "published.json").write_text(json.dumps({**about, "caveats": ["c"], "rows": rows}))
     (table,) = collect(tmp_path / "tiny")["tables"]
     printed = {row["method"]: row["cells"]["recall@1"]["published"] for row in table["rows"]}
     assert printed == {"contrastive": None, "triplet": 63.6, "Other": 55.0}
     assert table["rows"][2]["cells"]["map@r"]["published"] == "unreadable"
     assert [row["quoted"] for row in table["rows"]] == [None, None, "Song 2016"]
-    assert table["notes"][-4:] == ["published: Recall (dro/table1, Table 1)", "small", "c", "Triplet: a"]
+    assert table["notes"][-4:] == [
+        "published: Recall (dro/table1, Table 1)",
+        "small scale: data.root: left out -> birds.npz",
+        "c",
+        "Triplet: a",
+    ]
 
 
 def test_without_scikit_learn_there_is_no_map_but_all_else(finished, monkeypatch):

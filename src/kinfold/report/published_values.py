@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kinfold.recipes.reading import COLUMN_GROUPS, measured
+from kinfold.report.places import without_places
 
 FILE = "published.json"  # that `kinfold reproduce` leaves in the folder
 
@@ -59,7 +60,7 @@ def published_values(folder: Path, data: str, result: str) -> Published:
     caveats = [f"{row['label']}: {caveat}" for row in rows for caveat in row["caveats"]]
     title = f"published: {about['title']} ({about['table']}, {about['source']})"
     notes = dict.fromkeys([title, *about["notes"], *about["caveats"], *caveats])
-    return Published({name: numbers[name] for name in own}, words, tuple(quoted), tuple(notes))
+    return Published({name: numbers[name] for name in own}, words, tuple(quoted), tuple(map(without_places, notes)))
 
 
 def _given(row: Mapping[str, Any], result: str) -> dict[str, float | str]:
