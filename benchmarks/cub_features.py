@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 import kinfold
-from benchmarks.intervals import interval
 from kinfold import recipes
 from kinfold.data import Dataset
+from kinfold.protocols import interval
 from kinfold.training import Run
 from kinfold.training.work import measure
 
@@ -104,7 +104,8 @@ def main() -> None:
         scores = [entry.scores["test"] for entry in runs]
     found |= {"lr": rate, "steps": steps, "curves": curves, "start": before, "seeds": scores, "seconds": seconds}
     found["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    found["differences"] = {name: interval([100 * (entry[name] - before[name]) for entry in scores]) for name in NAMES}
+    differences = {name: interval([100 * (entry[name] - before[name]) for entry in scores]) for name in NAMES}
+    found["differences"] = {name: (each.mean, each.half_width) for name, each in differences.items()}
     print(table(found))
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(found, indent=1))

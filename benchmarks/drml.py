@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 import kinfold
-from benchmarks.intervals import interval
 from kinfold import recipes
 from kinfold.data import Dataset
+from kinfold.protocols import interval
 from kinfold.training import Run
 
 PAIRS = ("triplet", "triplet-sh", "margin-dw", "margin-released", "proxy-anchor", "cosface")
@@ -123,8 +123,12 @@ def table(found: list[dict[str, Any]]) -> str:
         cells = [f"{entry['data']}, {entry['pair']}"]
         for name in NAMES:
             before, after = ([100 * run["test"][name] for run in entry[method]["runs"]] for method in METHODS)
-            mean, half = interval([b - a for a, b in zip(before, after, strict=True)])
-            cells += [f"{sum(before) / len(before):.2f}", f"{sum(after) / len(after):.2f}", f"{mean:+.2f} ± {half:.2f}"]
+            gain = interval([b - a for a, b in zip(before, after, strict=True)])
+            cells += [
+                f"{sum(before) / len(before):.2f}",
+                f"{sum(after) / len(after):.2f}",
+                f"{gain.mean:+.2f} ± {gain.half_width:.2f}",
+            ]
         rates = PROBLEMS[entry["data"]]["rates"]
         chosen = [entry[method]["rate"] for method in METHODS]
         cells.append(", ".join(f"{rate:g}{'*' if rate in (min(rates), max(rates)) else ''}" for rate in chosen))

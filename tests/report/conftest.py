@@ -1,0 +1,1 @@
+from tests.report.browsing import browser, folder, usual  # noqa: F401  (fixtures)

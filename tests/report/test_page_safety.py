@@ -1,0 +1,122 @@
+"""What names and pictures do to the page of a report (nothing), and what it loads (nothing)."""
+
+import json
+import socket
+
+import pytest
+
+from kinfold.report.page import PARTS, SCRIPTS, embedded, write_page
+
+from . import made_up
+from .browsing import HOSTILE, click_point, opened
+
+
+def hostile_content():
+    content = made_up.content(classes=HOSTILE)
+    content |= {"title": HOSTILE[0], "missing": list(HOSTILE), "inflated": True}
+    content["about"] |= {"folder": HOSTILE[1], "data": HOSTILE[:4], "protocol": HOSTILE[2]}
+    table = content["tables"][0]
+    table |= {"caption": HOSTILE[1], "notes": list(HOSTILE)}
+    for one, name in zip(table["rows"], HOSTILE, strict=False):
+        one |= {"method": name, "command": f"kinfold train {name}", "configuration": name * 2, "quoted": name}
+        one["cells"]["recall@1"]["note"] = name
+    table["columns"][0]["title"] = HOSTILE[0]
+    for comparison, name in zip(table["comparisons"], HOSTILE, strict=False):
+        comparison |= {"first": name, "second": name}
+    for figure in content["training"]:
+        figure |= {"title": HOSTILE[1], "x": HOSTILE[0]}
+    series = [line for figure in content["training"] for line in figure["series"]]
+    points = content["diagnostics"]["points"]
+    for named, key in [(series, "name"), (content["spaces"], "name"), (points, "method"), (content["weights"], "name")]:
+        for one, name in zip(named, HOSTILE, strict=False):
+            one[key] = name
+    space = content["spaces"][0]
+    space["curves"][0] |= {"title": HOSTILE[0], "x_label": HOSTILE[1], "y_label": HOSTILE[2]}
+    for query in space["worst"]:
+        query["query"]["text"] = HOSTILE[1]
+    return content
+
+
+def test_hostile_names_are_shown_as_text_everywhere(browser, folder):
+    with opened(browser, write_page(hostile_content(), folder / "hostile.html")) as shown:
+        shown.locator("#results summary").click()
+        for button in shown.locator("#results button.open").all():
+            button.click()
+        click_point(shown, 0)
+        shown.locator(".search input").fill("a")
+        assert shown.locator("script").count() == 3  # theme, content, script: no name became one
+        assert shown.locator("img, b, iframe, [onerror]").count() == 0
+        assert shown.locator("h1").inner_text() == HOSTILE[0]
+        assert shown.title() == HOSTILE[0]
+        words = shown.locator("body").inner_text()
+        for name in HOSTILE[:6]:
+            assert name in words
+        assert (
+            shown.locator("bdi", has_text=HOSTILE[4]).first.evaluate("one => getComputedStyle(one).unicodeBidi")
+            == "isolate"
+        )
+
+
+def test_pictures_come_from_inside_the_file_only(browser, folder):
+    content = made_up.content()
+    content["thumbnails"]["sheets"] = ["http://127.0.0.1:9/sheet.png"]
+    with opened(browser, write_page(content, folder / "outside.html")) as shown:
+        click_point(shown, 0)
+        shown.wait_for_selector(".panel canvas.broken")
+
+
+def test_the_policy_stops_what_would_slip_in(browser, usual):
+    """Were markup from data ever to reach the page, it could neither run nor send anything: nobody calls the server."""
+    context = browser.new_context()
+    shown = context.new_page()
+    shown.goto(usual.as_uri())
+    shown.wait_for_selector("html[data-ready]")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stopped = shown.evaluate(
+            """async (port) => {
+                const stopped = [];
+                document.addEventListener('securitypolicyviolation', event => stopped.push(event.effectiveDirective));
+                const script = document.createElement('script');
+                script.textContent = 'window.slipped = true';
+                const place = document.createElement('div');
+                place.innerHTML = `<img src="http://127.0.0.1:${port}/x.png" onerror="window.slipped = true">`;
+                document.body.append(script, place);
+                await fetch(`http://127.0.0.1:${port}/`).catch(() => null);
+                await new Promise(done => setTimeout(done, 100));
+                return [...stopped, String(window.slipped)];
+            }""",
+            server.getsockname()[1],
+        )
+        context.close()
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert set(stopped) == {"script-src-elem", "script-src-attr", "img-src", "connect-src", "undefined"}
+
+
+def test_embedded_json_gives_the_same_values_back_and_closes_no_element():
+    value = {name: [name, 1.5, None] for name in [*HOSTILE, "\udcff"]}
+    text = embedded(value)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == value
+    assert json.loads(embedded([float("nan"), float("-inf"), {"x": (float("inf"), 2.0)}])) == [
+        None,
+        None,
+        {"x": [None, 2.0]},
+    ]
+
+
+def test_scripts_never_make_markup_or_ask_the_network():
+    for name in [*SCRIPTS, "theme"]:
+        text = (PARTS / f"{name}.js").read_text()
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "fetch(",
+            "XMLHttp",
+            "</script",
+        ):
+            assert word not in text, (name, word)
