@@ -16,6 +16,7 @@ from kinfold.files import write_json
 from kinfold.metrics.comparison import Distance
 from kinfold.models.concatenated import Concatenated, joined
 from kinfold.training import Run, parts
+from kinfold.training.run import one_split
 from kinfold.training.work import measure
 
 Scores = dict[str, Any]
@@ -102,10 +103,7 @@ class Repeat:
         return {**found, "test": self._whole.where(tested, relabel=True)} if np.any(tested) else found
 
     def data(self, split: str = "test") -> Dataset:
-        present = self.splits()
-        if split not in present:
-            raise ValueError(f"the data of {self.folder} has no split {split!r}; it has {', '.join(present)}")
-        return present[split]
+        return one_split(self.splits(), split, self.folder)
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set."""

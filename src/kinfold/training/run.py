@@ -154,10 +154,7 @@ class Run:
 
     def data(self, split: str = "test") -> Dataset:
         """The items of one split, as the run saw them."""
-        present = self.splits()
-        if split not in present:
-            raise ValueError(f"the data of {self.folder} has no split {split!r}; it has {', '.join(present)}")
-        return present[split]
+        return one_split(self.splits(), split, self.folder)
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set."""
@@ -180,6 +177,13 @@ class Run:
     def _without_weights(self) -> Configuration:
         """The architecture alone: weights come from the run, not from where the backbone's once lay."""
         return replace(self.configuration, model=replace(self.configuration.model, weights=None))
+
+
+def one_split(present: Mapping[str, Dataset], split: str, folder: Path) -> Dataset:
+    """One of the splits that there are; ValueError with their names where it is none of them."""
+    if split not in present:
+        raise ValueError(f"the data of {folder} has no split {split!r}; it has {', '.join(present)}")
+    return present[split]
 
 
 def _configuration(recipe: Recipe, changes: Sequence[str]) -> Configuration:

@@ -1,0 +1,45 @@
+"""How large a page of 10,000 points and 5,000 pictures is, and how long a browser takes to open it.
+
+    python -m benchmarks.report
+
+Made-up content; headless Chromium from file://, until the page says that it is drawn and two frames have passed.
+"""
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+from tests.report import made_up
+
+from kinfold.report.page import write_page
+
+OPENINGS = 5
+
+
+def opening(browser: Browser, path: Path) -> float:
+    """Seconds to the drawn page, in a window that has seen nothing before."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    shown = context.new_page()
+    start = time.perf_counter()
+    shown.goto(path.as_uri())
+    shown.wait_for_selector("html[data-ready]")
+    shown.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    seconds = time.perf_counter() - start
+    context.close()
+    return seconds
+
+
+def main() -> None:
+    content = made_up.content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        path = write_page(content, Path(folder) / "large.html")
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), headless=True, args=["--no-sandbox"])
+        seconds = [opening(browser, path) for _ in range(OPENINGS)]
+        browser.close()
+        print(f"{path.stat().st_size / 1e6:.1f} MB; openings: {', '.join(f'{one:.2f} s' for one in seconds)}")
+
+
+if __name__ == "__main__":
+    main()
