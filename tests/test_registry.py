@@ -60,8 +60,7 @@ def test_an_unknown_kind_or_option_is_answered_with_the_nearest():
         kinfold.losses.create("proxy-nca")
 
 
-def test_a_new_name_can_be_registered_once(monkeypatch):
-    monkeypatch.setitem(registry._TARGETS, "losses", dict(registry._TARGETS["losses"]))
+def test_a_new_name_can_be_registered_once(own_names):
     registry.register("losses", "my-lifted", "kinfold.losses.lifted:Lifted")
     assert isinstance(kinfold.losses.create("my-lifted"), kinfold.losses.Lifted)
     with pytest.raises(ValueError, match="already registered"):

@@ -28,6 +28,7 @@ _ROOMS = ("data", "dro", "losses", "metrics", "miners", "models", "pairs", "samp
 _DOOR = {"MetricLearner": "kinfold.learner", "train": "kinfold.training.run"}
 
 list = registry.names
+register = registry.register
 
 __all__ = [
     "MetricLearner",
@@ -40,6 +41,7 @@ __all__ = [
     "miners",
     "models",
     "pairs",
+    "register",
     "registry",
     "samplers",
     "train",

@@ -1,13 +1,17 @@
 """The names of everything that can be created by name, and where each one lives. Listing imports nothing.
 
 A target is `module:attribute`. It is imported when it is first resolved, so a name costs nothing until it is used.
+Others add names by `register`, or by entry points of their package in the groups `kinfold.losses` and so on.
 """
 
 import difflib
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cache
+from importlib import metadata
+from typing import Any, TypeVar, overload
 
 _TARGETS: dict[str, dict[str, str]] = {
     "losses": {
@@ -138,6 +142,8 @@ _TARGETS: dict[str, dict[str, str]] = {
 
 _ADDED: list[tuple[str, str, str]] = []
 
+Target = TypeVar("Target", bound=Callable[..., Any])
+
 
 def kinds() -> list[str]:
     """What there are names of."""
@@ -165,9 +171,16 @@ def resolve(kind: str, name: str) -> Any:
     """The class or function registered under `name`."""
     targets = _kind(kind)
     if name not in targets:
-        raise ValueError(f"unknown name {name!r} in {kind}{nearest(name, targets)}; kinfold.list({kind!r}) shows all")
+        hint = f"{nearest(name, targets)}; kinfold.list({kind!r}) shows all, and --plugin FILE adds your own"
+        raise ValueError(f"unknown name {name!r} in {kind}{hint}")
     module, attribute = targets[name].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    found = getattr(importlib.import_module(module), attribute, None)
+    if found is None:
+        where = (
+            "the main program, which other processes do not see: put it into a file" if module == "__main__" else module
+        )
+        raise ValueError(f"{name!r} in {kind} is registered as {targets[name]}, but there is no {attribute} in {where}")
+    return found
 
 
 def create(kind: str, name: str, **options: Any) -> Any:
@@ -185,8 +198,32 @@ def create(kind: str, name: str, **options: Any) -> Any:
     return target(**options)
 
 
-def register(kind: str, name: str, target: str) -> None:
-    """Add `module:attribute` under a new name, so that it can be created, listed and used in a recipe like our own."""
+@overload
+def register(kind: str, name: str) -> Callable[[Target], Target]: ...
+@overload
+def register(kind: str, name: str, target: str) -> None: ...
+def register(kind: str, name: str, target: str | None = None) -> Callable[[Target], Target] | None:
+    """Add a new name, so that it can be created, listed and used in a recipe like our own.
+
+    Above a class or function it is a decorator; with `target`, a `module:attribute`, nothing is imported.
+
+    >>> @register("miners", "nothing")  # doctest: +SKIP
+    ... class Nothing(kinfold.miners.Miner): ...
+    """
+    if target is not None:
+        _add(kind, name, target)
+        return None
+
+    def decorated(found: Target) -> Target:
+        if "." in found.__qualname__:
+            raise ValueError(f"{found.__qualname__} must stand at the top of its file to be registered as {name!r}")
+        _add(kind, name, f"{found.__module__}:{found.__qualname__}")
+        return found
+
+    return decorated
+
+
+def _add(kind: str, name: str, target: str) -> None:
     targets = _kind(kind)
     if name in targets and targets[name] != target:
         raise ValueError(f"{name!r} is already registered in {kind} as {targets[name]}; choose another name")
@@ -213,4 +250,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def _kind(kind: str) -> dict[str, str]:
     if kind not in _TARGETS:
         raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds())}; the kinds are {', '.join(kinds())}")
+    _add_installed()
     return _TARGETS[kind]
+
+
+@cache
+def _add_installed() -> None:
+    """Names that installed packages bring along; ours cannot be replaced by installing something."""
+    for kind, targets in _TARGETS.items():
+        for point in metadata.entry_points(group=f"kinfold.{kind}"):
+            if targets.setdefault(point.name, point.value) != point.value:
+                warnings.warn(
+                    f"{point.value} is not used: {point.name!r} in {kind} is {targets[point.name]} already",
+                    stacklevel=2,
+                )

@@ -77,9 +77,7 @@ FAULTS = {
 
 
 @pytest.fixture
-def faults(monkeypatch):
+def faults(own_names):
     """The losses above by their names, for one test."""
-    monkeypatch.setattr(registry, "_ADDED", registry.added())
-    monkeypatch.setitem(registry._TARGETS, "losses", {**registry._TARGETS["losses"]})
     for name, loss in FAULTS.items():
         registry.register("losses", name, f"{__name__}:{loss.__name__}")

@@ -102,6 +102,8 @@ def test_unreadable_files(tmp_path, capsys, monkeypatch):
     assert "holds one array only" in run(capsys, monkeypatch, "evaluate", tmp_path / "one.npy")[2]
     np.savez(path, embeddings=np.eye(3), labels=np.array([{}, {}, {}], dtype=object))
     assert "holds Python objects" in run(capsys, monkeypatch, "evaluate", path)[2]
+    np.savez(path, embeddings=np.eye(3), labels=[1, 1, 2], paths=np.array([{}, {}, {}], dtype=object))
+    assert run(capsys, monkeypatch, "evaluate", path)[0] == 0  # what is not asked for does no harm
     np.savez(path, a=np.eye(3))
     assert "no array of embeddings among a" in run(capsys, monkeypatch, "evaluate", path)[2]
     np.savez(path, embeddings=np.eye(3), labels=[1, 2])

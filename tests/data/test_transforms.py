@@ -22,7 +22,7 @@ from kinfold.data import (
 )
 from kinfold.data.normalize import STUDY_BN_INCEPTION
 from kinfold.data.presets import PIPELINES
-from kinfold.data.seeds import derived
+from kinfold.seeds import derived
 
 
 def noise(width=40, height=30, mode="RGB"):

@@ -37,8 +37,8 @@ class Noted(Loss):
 
 
 @pytest.fixture
-def noted(monkeypatch):
-    monkeypatch.setitem(registry._TARGETS["losses"], "noted", f"{__name__}:Noted")
+def noted(monkeypatch, own_names):
+    registry.register("losses", "noted", f"{__name__}:Noted")
     monkeypatch.setattr(Noted, "shown", [])
     monkeypatch.setattr(Noted, "sends", 0)
     return Noted

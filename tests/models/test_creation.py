@@ -173,8 +173,7 @@ class Foreign(models.Backbone):
         return images
 
 
-def test_a_backbone_of_ones_own_is_registered_and_used(monkeypatch):
-    monkeypatch.setitem(registry._TARGETS, "backbones", dict(registry._TARGETS["backbones"]))
+def test_a_backbone_of_ones_own_is_registered_and_used(own_names):
     registry.register("backbones", "foreign", f"{__name__}:Foreign")
     registry.register("backbones", "no-backbone", "torch.nn:ReLU")
     assert "foreign" in kinfold.list("backbones")

@@ -90,8 +90,7 @@ class Split(Ensemble):
         return {"size": Term(0.5, output.parts.square().mean())}
 
 
-def test_another_ensemble_is_one_class(monkeypatch):
-    monkeypatch.setitem(registry._TARGETS, "heads", dict(registry._TARGETS["heads"]))
+def test_another_ensemble_is_one_class(own_names):
     registry.register("heads", "split", f"{__name__}:Split")
     network = models.create("features", 4, "split", backbone_options={"width": 4})
     rows = torch.tensor([[1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 1.0]])

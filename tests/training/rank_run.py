@@ -117,7 +117,7 @@ class OwnSlot(Ranks):
 def mixed(ranks, sizes):
     """The gradient of a mixed batch of several ranks, and that of its definition with everything in one place."""
     batch, made = whole_batch(size=sum(sizes)), {}
-    draws = [kinfold.training.mixup.draw(Mixup(), size, kinfold.data.seeds.derived(5, 0, 2)) for size in sizes]
+    draws = [kinfold.training.mixup.draw(Mixup(), size, kinfold.seeds.derived(5, 0, 2)) for size in sizes]
     assert len({draw.share for draw in draws}) == 1
     partner = torch.cat([draw.partner + sum(sizes[:rank]) for rank, draw in enumerate(draws)])
     share = draws[0].share

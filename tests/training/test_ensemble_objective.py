@@ -232,7 +232,7 @@ def test_mixed_items_have_both_labels_in_every_term():
     objective = ensembles.objective(network.head, "proxy-anchor").double()
     batch = whole_batch(size=12)
     found = Step(network, objective, seed=5, precision="float64", mixing=Mixup())(batch, 0).loss
-    draw = kinfold.training.mixup.draw(Mixup(), 12, kinfold.data.seeds.derived(5, 0, 2))
+    draw = kinfold.training.mixup.draw(Mixup(), 12, kinfold.seeds.derived(5, 0, 2))
     output = network(draw.mixed(batch.images))
     own, other = objective.plain(output, batch.labels), objective.plain(output, batch.labels[draw.partner])
     assert found == pytest.approx(float((draw.share * own + (1 - draw.share) * other).detach()), rel=1e-12)

@@ -11,9 +11,9 @@ from torch import nn
 
 import kinfold
 from kinfold.data import Batch, Batches
-from kinfold.data.seeds import derived
 from kinfold.losses import Mined
 from kinfold.pairs import Memory
+from kinfold.seeds import derived
 from kinfold.training import Objective, Step, Trainer, mixup, train
 from kinfold.training.configuration import Mixup, Optimizer
 from kinfold.training.optimizers import optimizer

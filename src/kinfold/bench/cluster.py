@@ -105,7 +105,7 @@ def _whole(task: Task) -> Task:
 
 def _made(task: Task, threads: int, registered: list[tuple[str, str, str]], path: list[str]) -> Outcome:
     """On a node of the cluster."""
-    sys.path[:0] = [place for place in path if place not in sys.path]
+    sys.path[:] = [*path, *(place for place in sys.path if place not in path)]
     import torch
 
     from kinfold.bench.tasks import perform

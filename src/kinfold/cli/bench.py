@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins, repeated
+
 if TYPE_CHECKING:
     from kinfold.bench import Bench, State
     from kinfold.bench.run import Watch
@@ -36,6 +38,7 @@ def bench(
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Print the cells and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Compare methods fairly: the same data, budgets, folds and seeds, intervals over repeats, corrected comparisons.
 
@@ -56,7 +59,8 @@ def bench(
         with watching(enabled=not as_json) as watch:
             state = run(given, folder, _workers(cluster, count, threads), storage=storage, watch=watch, jobs=count)
     except Interrupted:
-        typer.echo(f"interrupted, everything is saved; go on with: kinfold bench --resume {folder}", err=True)
+        on = f"kinfold bench --resume {folder}{repeated(plugin)}"
+        typer.echo(f"interrupted, everything is saved; go on with: {on}", err=True)
         raise typer.Exit(130) from None
     done = Bench.open(folder, storage)
     done.write()

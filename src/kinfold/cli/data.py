@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 if TYPE_CHECKING:
     from kinfold.data import Dataset
 
@@ -20,6 +22,7 @@ def check(
     images: Annotated[bool, typer.Option(help="Decode every image once.")] = True,
     workers: Annotated[int, typer.Option(help="Threads that decode.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Counts, splits, class sizes and files that cannot be read; the exit code is 1 where there are some.
 

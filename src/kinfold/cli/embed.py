@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,6 +36,7 @@ def embed(
     batch_size: Annotated[int, typer.Option(help="Images at a time.")] = 256,
     workers: Annotated[int, typer.Option(help="Processes that decode.")] = 0,
     errors: Annotated[str, typer.Option(help="`raise` at an unreadable image, or `skip` it.")] = "raise",
+    plugin: Plugins = None,
 ) -> None:
     """Write embeddings and labels to a file that `kinfold evaluate` and `kinfold train features` read. Stopped, it
     goes on later.

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 if TYPE_CHECKING:
-    from kinfold.metrics.files import Stored
+    from kinfold.data.stored import Stored
 
 DISTANCE_HELP = "cosine, dot or euclidean."
 
 
 def evaluate(
-    embeddings: Annotated[Path, typer.Argument(help="The folder of a run, or an .npz file of embeddings and labels.")],
+    embeddings: Annotated[
+        Path, typer.Argument(help="The folder of a run, or an .npz or .parquet file of embeddings and labels.")
+    ],
     gallery: Annotated[
-        Path | None, typer.Option(help="Another .npz to search in; without it, the file itself.")
+        Path | None, typer.Option(help="Another file to search in; without it, the file itself.")
     ] = None,
     metrics: Annotated[
         list[str] | None,
@@ -44,6 +48,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Start of k-means, and draws of intervals.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; where the data is without it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Exact metrics of a trained run or of embeddings in a file.
 
@@ -52,8 +57,8 @@ def evaluate(
     Arrays called embeddings, features, feat or x, and labels, label, classes, cls or y, are found by themselves.
     """
     from kinfold.cli.progress import reporting
+    from kinfold.data.stored import read_stored
     from kinfold.metrics import examine
-    from kinfold.metrics.files import load
 
     names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
     if per_class and names and per_class not in names:
@@ -67,8 +72,8 @@ def evaluate(
             distance = distance or usual
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
-            queries = load(embeddings, coarse_key=coarse_key, where=where, **keys)
-            others = None if gallery is None else load(gallery, where=where, **keys)
+            queries = read_stored(embeddings, coarse_key=coarse_key, where=where, **keys)
+            others = None if gallery is None else read_stored(gallery, where=where, **keys)
             distance = distance or "cosine"
         found = examine(
             queries.embeddings,
@@ -125,7 +130,7 @@ def of_run(
     """Queries and, where the data tells them apart, gallery of a run, and the distance it was trained for."""
     import numpy as np
 
-    from kinfold.metrics.files import Stored
+    from kinfold.data.stored import Stored
     from kinfold.training import Run
 
     run = Run.open(folder)

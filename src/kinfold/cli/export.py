@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -22,6 +24,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="An .onnx file, or a .pt2 file of torch.export.")],
     tolerance: Annotated[float, typer.Option(help="The largest difference from the original to accept.")] = 1e-4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Write the network of a run for use elsewhere: bytes of images (or features) in, embeddings out, any batch size.
 

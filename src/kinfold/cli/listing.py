@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kinfold import registry
+from kinfold.cli.plugins import Plugins
 
 
 def listing(
@@ -13,6 +14,7 @@ def listing(
         str | None, typer.Argument(help="losses, miners, sets, metrics, recipes, tables, ...; all without it.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Names of losses, miners, metrics and everything else that is created by name.
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 
 def report(
     folder: Annotated[
@@ -21,6 +23,7 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written, and what is missing, as JSON.")
     ] = False,
+    plugin: Plugins = None,
 ) -> None:
     """One self-contained page: results, training curves, maps with pictures, queries, curves, spectra, pair weights.
 

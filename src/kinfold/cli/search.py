@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -34,6 +36,7 @@ def search(
     k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
     grid: Annotated[Path | None, typer.Option(help="A .png file to show query and neighbours in.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """The nearest items of a query, exact, by the distance of the run.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.plugins import Plugins, repeated
+
 if TYPE_CHECKING:
     from kinfold.training import Run
 
@@ -28,6 +30,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Print the whole configuration and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    plugin: Plugins = None,
 ) -> None:
     """Train, evaluate and save. Stopped by a signal, it saves first; killed, it loses a minute at most.
 
@@ -65,7 +68,7 @@ def train(
             done = run_training(given, folder, resume=resume is not None, callbacks=[callback])
     except Stopped as stopped:
         if first_rank():
-            typer.echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}", err=True)
+            typer.echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}{repeated(plugin)}", err=True)
         raise typer.Exit(128 + stopped.signal) from None
     if not first_rank():
         return

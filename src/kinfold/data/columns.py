@@ -16,21 +16,35 @@ from kinfold.data.optional import needed
 
 @dataclass(frozen=True)
 class Columns:
-    """Named columns of equal length; `rows` are the line numbers of a CSV, else a count from 1."""
+    """Named columns of equal length; `rows` are the line numbers of a CSV, else a count from 1.
+
+    `objects` are columns of Python objects, which nobody reads; they do no harm as long as nobody asks for them.
+    """
 
     path: Path
     values: dict[str, Array]
     rows: Array
+    objects: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.values, *self.objects]
 
     def get(self, name: str) -> Array | None:
         """A column, or None where there is none of this name."""
-        return self.values.get(name)
+        return self.require(name) if name in self.names else None
 
-    def require(self, name: str, hint: str) -> Array:
+    def require(self, name: str, hint: str = "") -> Array:
         """A column that must be there; `hint` says how to point to it."""
+        if name in self.objects:
+            raise ValueError(
+                f"{self.path}: {name!r} holds Python objects, which are not read from files; save it as plain numbers "
+                "and text"
+            )
         if name not in self.values:
-            near = registry.nearest(name, self.values)
-            raise ValueError(f"{self.path} has no column {name!r}{near}; it has {', '.join(self.values)}. {hint}")
+            near = registry.nearest(name, self.names)
+            has = f"{self.path} has no column {name!r}{near}; it has {', '.join(self.names)}"
+            raise ValueError(f"{has}. {hint}" if hint else has)
         return self.values[name]
 
     def filled(self, name: str, hint: str) -> Array:
@@ -58,15 +72,17 @@ def read_columns(path: Path | str) -> Columns:
     ending = path.suffix.lower()
     if ending == ".csv":
         return _csv(path)
+    objects: tuple[str, ...] = ()
     if ending in (".parquet", ".pq"):
         values = _parquet(path)
     elif ending == ".npz":
-        values = _npz(path)
+        values, objects = _npz(path)
     elif ending == ".npy":
         values = {"label": read_npy(path)}
     else:
         raise ValueError(f"{path}: unknown kind of file {ending!r}; it is one of .csv, .parquet, .npz, .npy")
-    return Columns(path, values, np.arange(1, 1 + max((len(v) for v in values.values() if v.ndim), default=0)))
+    longest = max((len(v) for v in values.values() if v.ndim), default=0)
+    return Columns(path, values, np.arange(1, 1 + longest), objects)
 
 
 def read_npy(path: Path) -> Array:
@@ -122,12 +138,19 @@ def _parquet_column(column: Any) -> Array:
     return np.array([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in cells])
 
 
-def _npz(path: Path) -> dict[str, Array]:
+def _npz(path: Path) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """The arrays, and the names of those that hold Python objects."""
+    values, objects = dict[str, Array](), list[str]()
     try:
         opened = np.load(path, allow_pickle=False)
         if not isinstance(opened, np.lib.npyio.NpzFile):
             raise ValueError("it holds one array only")
         with opened as file:
-            return {name: file[name] for name in file.files}
+            for name in file.files:
+                try:
+                    values[name] = file[name]
+                except ValueError:  # what numpy says instead of unpickling
+                    objects.append(name)
     except (ValueError, BadZipFile, OSError, EOFError) as unreadable:
         raise ValueError(f"{path} is not an .npz file of plain numbers and text: {unreadable}") from None
+    return values, tuple(objects)

@@ -45,7 +45,7 @@ def features(
         if labels is not None:
             raise ValueError(f"{root} holds its labels itself; labels= is for .npy files")
         read = read_columns(root)
-        embeddings = _column(read, names, "embedding", columns) if read.values else np.zeros(0)
+        embeddings = _column(read, names, "embedding", columns) if read.names else np.zeros(0)
     if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu":
         raise ValueError(
             f"{root}: embeddings must be numbers of shape (N, d), got {embeddings.dtype} {embeddings.shape}"
@@ -74,7 +74,7 @@ def features(
 def _column(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array:
     if key in (columns or {}):
         return read.require(names[key], HINT)
-    usual = next((name for name in USUAL[key] if name in read.values), USUAL[key][0])
+    usual = next((name for name in USUAL[key] if name in read.names), USUAL[key][0])
     return read.require(usual, f"Name the array with columns={{{key!r}: ...}}")
 
 

@@ -14,8 +14,8 @@ from torch.utils.data import Dataset as TorchDataset
 from kinfold.data.dataset import Dataset
 from kinfold.data.images import Errors, ImageError, Mode, check_errors, decode
 from kinfold.data.items import Array, Rows
-from kinfold.data.seeds import derived
 from kinfold.data.transforms import Transform, Warp
+from kinfold.seeds import derived
 
 
 class Batch(NamedTuple):

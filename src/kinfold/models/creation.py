@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from kinfold import registry
-from kinfold.data.seeds import derived
 from kinfold.models.backbone import Backbone
 from kinfold.models.batch_norm import BatchNorm, check_batch_norm
 from kinfold.models.embedder import Embedder, Pool
 from kinfold.models.weights import load_weights
+from kinfold.seeds import derived
 
 PUBLISHED = ("imagenet", "pretrained")
 LIBRARIES = ("timm", "transformers")  # "timm/NAME" is the model NAME of timm

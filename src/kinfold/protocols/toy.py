@@ -22,12 +22,12 @@ from statistics import median
 import torch
 from torch import Generator, Tensor, nn
 
-from kinfold.data.seeds import derived
 from kinfold.losses.contrastive import Contrastive
 from kinfold.metrics import evaluate
 from kinfold.metrics.space import spectrum
 from kinfold.pairs import Triplets
 from kinfold.registry import nearest
+from kinfold.seeds import derived
 
 PUBLISHED_SWITCH = 0.001
 VARIANTS = {  # and the share that is switched unless another is given

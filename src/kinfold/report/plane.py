@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from kinfold.data.items import Array
-from kinfold.data.seeds import derived
+from kinfold.seeds import derived
 
 PERPLEXITY = 30.0
 SMALLEST = 5  # points below which there is nothing to arrange

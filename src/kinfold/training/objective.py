@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import pairs
-from kinfold.data.seeds import derived
 from kinfold.losses import Loss, Mined
+from kinfold.seeds import derived
 
 
 class Objective(nn.Module):

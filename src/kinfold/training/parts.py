@@ -10,10 +10,10 @@ import torch
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Dataset, Pipeline, Rows, cached, load, pipeline, readable
 from kinfold.data.folds import folded
-from kinfold.data.seeds import derived
 from kinfold.losses import Loss, Mined
 from kinfold.models import Embedder
 from kinfold.models.ensemble import Ensemble
+from kinfold.seeds import derived
 from kinfold.training.configuration import Choice, Configuration, Data
 from kinfold.training.ensemble_objective import EnsembleObjective
 from kinfold.training.objective import Objective

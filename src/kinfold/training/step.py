@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.data import Batch
-from kinfold.data.seeds import derived
 from kinfold.pairs import Ranks
+from kinfold.seeds import derived
 from kinfold.training import mixup
 from kinfold.training.configuration import Mixup
 from kinfold.training.objective import Objective

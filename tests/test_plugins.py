@@ -1,0 +1,166 @@
+"""A loss in one file outside of the package, used by its name everywhere; and what goes wrong with such files."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kinfold
+from kinfold import plugins, registry
+from kinfold.training import Run
+from tests.bench.tiny import BASE, feature_file, results, suite_file
+from tests.cli.runs import run as command
+from tests.torchrun import run as torchrun
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "adding-a-loss.md"
+
+
+@pytest.fixture
+def worst_pair(tmp_path):
+    """The file that the documentation shows."""
+    code = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "own").mkdir()
+    path = tmp_path / "own" / "worst_pair.py"
+    path.write_text(code)
+    return path
+
+
+def recipe(folder, **changes):
+    from kinfold.training.parsing import combined, to_toml
+
+    data = {"name": "features", "root": str(feature_file(folder)), "validation": 0.25}
+    path = folder / "own.toml"
+    path.write_text(to_toml(combined(BASE, {"data": data, "loss": {"name": "worst-pair"}, **changes})))
+    return path
+
+
+def kinfold_command(*arguments):
+    """In a process of its own, from another folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "kinfold", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_names, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    done = kinfold_command("train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    code, _, errors = command(capsys, monkeypatch, "evaluate", folder)
+    assert code == 2
+    assert "unknown name 'worst-pair' in losses" in errors
+    assert "kinfold.list('losses') shows all, and --plugin FILE adds your own" in errors
+    code, _, errors = command(capsys, monkeypatch, "evaluate", folder, "--json", "--plugin", worst_pair)
+    assert code == 0, errors
+    assert Run.open(folder).configuration.loss.name == "worst-pair"
+
+
+def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, capsys, monkeypatch):
+    code, shown, _ = command(capsys, monkeypatch, "list", "losses", "--plugin", worst_pair)
+    assert code == 0
+    assert shown.split()[-1] == "worst-pair"
+    assert type(kinfold.losses.create("worst-pair", reduction="sum")).__module__ == "worst_pair"
+    plugins.load(str(worst_pair))  # a second time is no mistake
+
+
+def test_workers_of_a_bench_know_it(tmp_path, worst_pair):
+    method = [{"name": "own", "loss": {"name": "worst-pair"}}, {"name": "contrastive"}]
+    file, folder = suite_file(tmp_path, method=method), tmp_path / "bench"
+    done = kinfold_command("bench", file, "--out", folder, "--jobs", 2, "--plugin", worst_pair)
+    assert done.returncode == 0, done.stderr
+    assert {row["method"] for row in results(folder)} == {"own", "contrastive"}
+
+
+def test_ranks_know_it(tmp_path, worst_pair, own_names):
+    folder = tmp_path / "run"
+    torchrun(2, "kinfold", "train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)
+    plugins.load(str(worst_pair))
+    assert Run.open(folder).finished
+
+
+def test_an_interrupted_run_says_how_to_go_on_with_it(tmp_path, worst_pair, own_names, capsys, monkeypatch):
+    (tmp_path / "own" / "stopping.py").write_text(
+        "import os, signal, torch, kinfold\n"
+        "from worst_pair import WorstPair\n"
+        "@kinfold.register('losses', 'stopping')\n"
+        "class Stopping(WorstPair):\n"
+        "    def forward(self, *arguments, **options):\n"
+        "        if torch.is_grad_enabled():\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        return super().forward(*arguments, **options)\n"
+    )
+    plugin, folder = tmp_path / "own" / "stopping.py", tmp_path / "run"
+    file = recipe(tmp_path, loss={"name": "stopping"})
+    code, _, errors = command(capsys, monkeypatch, "train", file, "--plugin", plugin, "--out", folder)
+    assert code == 143, errors
+    assert f"go on with: kinfold train --resume {folder} --plugin {plugin}" in errors
+
+
+def test_an_installed_package_brings_names_and_cannot_take_ours(tmp_path, worst_pair):
+    about = worst_pair.parent / "own-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[kinfold.losses]\nbad-pair = worst_pair:WorstPair\nmargin = worst_pair:WorstPair\n"
+    )
+    program = """
+import sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    import kinfold
+    assert 'bad-pair' in kinfold.list('losses')
+assert 'worst_pair' not in sys.modules
+print(type(kinfold.losses.create('bad-pair')).__name__, type(kinfold.losses.create('margin')).__name__)
+print(*(warning.message for warning in caught), sep=chr(10))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(worst_pair.parent)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    made, *warned = done.stdout.splitlines()
+    assert made == "WorstPair Margin", done.stderr
+    assert warned == ["worst_pair:WorstPair is not used: 'margin' in losses is kinfold.losses.margin:Margin already"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("absent.py", None, "there is no plugin"),
+        ("absent_module", None, "cannot be loaded: ModuleNotFoundError: No module named 'absent_module'"),
+        ("my-loss.py", "", "rename it so that 'my-loss' becomes a Python name"),
+        ("random.py", "", "'random' is the name of another module here; rename the file"),
+        ("silent.py", "x = 1", r'registers nothing: write @kinfold.register\("losses", "my-loss"\)'),
+        ("broken.py", "def f(:", "cannot be loaded: SyntaxError"),
+        ("failing.py", "1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        (
+            "taking.py",
+            "import kinfold\n@kinfold.register('losses', 'margin')\nclass Margin: ...",
+            "'margin' is already registered in losses as kinfold.losses.margin:Margin; choose another name",
+        ),
+        (
+            "inner.py",
+            "import kinfold\ndef f():\n    @kinfold.register('losses', 'inner')\n    class Inner: ...\nf()",
+            "must stand at the top of its file",
+        ),
+        ("misspelt.py", "import kinfold\nkinfold.register('loses', 'x')(object)", "did you mean 'losses'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_answered_with_what_to_do(tmp_path, own_names, name, code, why):
+    if code is not None:
+        (tmp_path / name).write_text(code)
+    with pytest.raises(ValueError, match=why):
+        plugins.load(str(tmp_path / name) if name.endswith(".py") else name)
+
+
+def test_a_target_that_is_not_there_is_named(own_names):
+    registry.register("losses", "gone", "kinfold.losses.margin:Gone")
+    with pytest.raises(ValueError, match=r"'gone' in losses is registered as .*margin:Gone, but there is no Gone in"):
+        kinfold.losses.create("gone")
+    registry.register("losses", "typed", "__main__:TypedIntoANotebook")
+    with pytest.raises(ValueError, match="main program, which other processes do not see: put it into a file"):
+        kinfold.losses.create("typed")
