@@ -13,7 +13,7 @@ from typing import Any
 from kinfold import registry
 from kinfold.bench.processes import Progress
 from kinfold.bench.tasks import Outcome, Task
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 
 LOCAL = "local"
 

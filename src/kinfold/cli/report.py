@@ -32,7 +32,7 @@ def report(
     It opens without a network or a server. Maps are made once and kept in the runs. What cannot be shown is said.
     """
     from kinfold.cli.progress import reporting
-    from kinfold.data.optional import needed
+    from kinfold.optional import needed
     from kinfold.report.content import collect
     from kinfold.report.figures import write_figures
     from kinfold.report.page import write_page

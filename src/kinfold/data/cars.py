@@ -8,7 +8,7 @@ import numpy as np
 from kinfold.data.dataset import Dataset, make
 from kinfold.data.items import Array, ImageFiles
 from kinfold.data.layout import Source
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 
 SOURCE = Source(
     name="cars",

@@ -11,7 +11,7 @@ import numpy as np
 
 from kinfold import registry
 from kinfold.data.items import Array
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A scikit-learn estimator that learns a space from arrays; the one room that needs scikit-learn."""
 
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 
 needed("sklearn", "scikit-learn", "kinfold.MetricLearner")
 

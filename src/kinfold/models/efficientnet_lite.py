@@ -4,9 +4,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from kinfold.data.optional import needed
 from kinfold.models.backbone import Backbone
 from kinfold.models.weights import load_weights
+from kinfold.optional import needed
 
 LAST_OF_GROUPS = (0, 2, 4, 7, 10, 14, 15)  # blocks after which channels or resolution change
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 
 Format = Literal["onnx", "torch"]
 ENDINGS: dict[str, Format] = {".onnx": "onnx", ".pt2": "torch"}

@@ -4,8 +4,8 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from kinfold.data.optional import needed
 from kinfold.models.backbone import Backbone
+from kinfold.optional import needed
 
 Output = Literal["auto", "pooler", "first-token", "mean-token"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kinfold.data.optional import needed
 from kinfold.models.backbone import Backbone
+from kinfold.optional import needed
 
 SHOWN = 4  # keys that an error names
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 from kinfold.protocols.space import Choices, space
 from kinfold.training.selection import better
 

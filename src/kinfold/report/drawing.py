@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kinfold.data.items import Array
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 from kinfold.report.grid import readable, shortened
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kinfold.data.optional import needed
+from kinfold.optional import needed
 from kinfold.training.loop import Event
 
 

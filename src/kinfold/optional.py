@@ -1,4 +1,4 @@
-"""Packages that only some readers need, asked for when they are used."""
+"""Packages that only some parts need, asked for when they are used."""
 
 import importlib
 from typing import Any

@@ -1,0 +1,309 @@
+"""The documentation is whole: the site builds strictly, has every page, and every registered name has its entry."""
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+import kinfold
+from kinfold.bench import read_suite
+from kinfold.cli.main import app, main
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+WHEN, PAPER = "when to use it", "from"
+# kind -> page, what a row has to say, which columns say it, and the mark between which its measured cost stands
+CATALOGUE = {
+    "miners": ("miners.md", [["keeps", "draws"], [WHEN], [PAPER]], "miners"),
+    "sets": ("dro.md", [["worst weights p*"], ["value F"], [WHEN], [PAPER]], "sets"),
+    "samplers": ("samplers.md", [["a batch"], [WHEN], [PAPER]], "milliseconds"),
+    "metrics": ("evaluation.md", [["value of one query", "value"], [WHEN], [PAPER]], "metrics"),
+    "heads": ("models.md", [["embedding of the features y"], [WHEN], [PAPER]], None),
+    "backbones": ("models.md", [["features"], ["weights"], [WHEN], [PAPER]], "backbones"),
+    "datasets": ("data.md", [["what"], [WHEN], [PAPER]], None),
+}
+# the plain choices that no paper can claim
+WITHOUT_PAPER = {"all", "average", "random", "mlp", "identity", "features", "softmax"}
+# networks of other libraries, which cost what they cost there
+NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
+ROOMS = [
+    "bench",
+    "data",
+    "dro",
+    "losses",
+    "metrics",
+    "miners",
+    "models",
+    "pairs",
+    "protocols",
+    "reproduction",
+    "samplers",
+    "training",
+]
+
+
+def own(kind):
+    """Names of the package, without what other tests registered."""
+    added = {(entry[0], entry[1]) for entry in kinfold.registry.added()}
+    return [name for name in kinfold.list(kind) if (kind, name) not in added]
+
+
+def rows(text):
+    """What the tables of a page say of each name in backticks in their first column: name -> column -> text."""
+    found: dict[str, dict[str, str]] = {}
+    header: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            header = []
+            continue
+        cells = [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+        if not header:
+            header = cells
+        elif not set(line) <= set("|-: "):
+            for name in re.findall(r"`([^`]+)`", cells[0]):
+                found.setdefault(name, {}).update(zip(header, cells, strict=True))
+    return found
+
+
+def marked(text, mark):
+    return re.search(rf"<!-- {mark} -->(.*?)<!-- /{mark} -->", text, flags=re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("kind", CATALOGUE)
+def test_every_name_has_formula_paper_and_when_to_use_it(kind):
+    page, wanted, _ = CATALOGUE[kind]
+    told = rows((DOCS / page).read_text())
+    for name in own(kind):
+        assert name in told, f"{page} has no row for {name}"
+        for columns in wanted:
+            if columns == [PAPER] and name in WITHOUT_PAPER:
+                continue
+            assert any(told[name].get(column) for column in columns), f"{page} leaves {columns} of {name} empty"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CATALOGUE if CATALOGUE[kind][2]])
+def test_every_name_has_its_measured_cost(kind):
+    page, _, mark = CATALOGUE[kind]
+    costs = marked((DOCS / page).read_text(), mark)
+    for name in own(kind):
+        if name in NOT_MEASURED:
+            continue
+        row = re.search(rf"^\| `?{re.escape(name)}`?(?: \([^|]*\))? \|(.*)\|$", costs, flags=re.MULTILINE)
+        assert row, f"python -m benchmarks.docs fills the cost of {name} into {page}"
+        assert all(float(cell) >= 0 for cell in row[1].split("|"))
+
+
+def test_every_robust_loss_is_explained_and_measured():
+    told, cost = rows((DOCS / "dro.md").read_text()), (DOCS / "losses" / "cost.md").read_text()
+    names = [name for name in own("losses") if name.startswith("dro-")]
+    assert names
+    for name in names:
+        assert told[name]["is"], name
+        assert told[name][WHEN], name
+        assert f"| {name} |" in cost, name
+
+
+def test_every_loss_page_names_its_paper():
+    for name in own("losses"):
+        if name.startswith("dro-"):
+            continue
+        page = (DOCS / "losses" / f"{name}.md").read_text()
+        for heading in ("Definition", "When to use it", "Paper"):
+            said = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+            assert said, f"{name}.md has no {heading}"
+            assert len(said[1].strip()) > 20, f"{name}.md says nothing under {heading}"
+        dated = re.search(r"^## Paper\n.*\b(19|20)\d\d\b", page, flags=re.MULTILINE | re.DOTALL)
+        assert dated or name in WITHOUT_PAPER, f"{name}.md names no paper with its year"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_lists_what_a_room_exports(room):
+    page = (DOCS / "reference" / f"{room}.md").read_text()
+    assert f"::: kinfold.{room}\n" in page
+    # a function in a file of its own name is hidden behind the file, and is listed with it
+    listed = re.findall(rf"^(?:        - |::: kinfold\.{room}\.(\w+)\.)(?(1)\1|(\w+))$", page, flags=re.MULTILINE)
+    names = [file or member for file, member in listed]
+    assert sorted(names) == sorted(importlib.import_module(f"kinfold.{room}").__all__)
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
+    navigation = re.search(r"^nav:\n(.*?)(?=^\S)", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE | re.DOTALL)[1]
+    named = re.findall(r": (\S+\.md)$", navigation, flags=re.MULTILINE)
+    assert len(named) == len(set(named))
+    assert set(named) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+
+
+def test_the_front_page_leads_to_every_part():
+    front = (DOCS / "index.md").read_text()
+    pages = {page.name for page in DOCS.glob("*.md")} - {"index.md"}
+    missing = {page for page in pages if f"]({page}" not in front}
+    assert not missing
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install '.[docs]' builds the documentation")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml"]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, which is no warning about these pages
+    built = subprocess.run(
+        [*command, "--site-dir", folder], capture_output=True, text=True, cwd=ROOT, env=quiet, timeout=300
+    )
+    assert built.returncode == 0, built.stderr + built.stdout
+    return folder
+
+
+def test_the_site_builds_without_a_warning_and_has_every_page(site):
+    for page in DOCS.rglob("*.md"):
+        place = page.relative_to(DOCS).with_suffix("")
+        built = site / (place.parent if place.name == "index" else place) / "index.html"
+        assert built.is_file(), f"{place} is not in the site"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_shows_everything_that_a_room_exports(site, room):
+    page = (site / "reference" / room / "index.html").read_text()
+    for name in importlib.import_module(f"kinfold.{room}").__all__:
+        headings = (f'id="kinfold.{room}.{name}"', f'id="kinfold.{room}.{name}.{name}"')
+        assert any(heading in page for heading in headings), name
+
+
+def test_the_reference_shows_signatures_and_examples(site):
+    page = (site / "reference" / "dro" / "index.html").read_text()
+    assert "for_batch" in page
+    assert "effective" in page
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in page
+
+
+def test_links_of_the_site_lead_to_files_and_headings_that_exist(site):
+    identifiers = {page: set(re.findall(r'\bid="([^"]+)"', page.read_text())) for page in site.rglob("*.html")}
+    for page in identifiers:
+        if page.name == "404.html":
+            continue
+        article = re.search(r"<article.*?</article>", page.read_text(), flags=re.DOTALL)[0]
+        for target in re.findall(r'(?:href|src)="(?!https?:|mailto:|data:)([^"]*)"', article):
+            path, _, anchor = target.partition("#")
+            other = (page.parent / path).resolve() if path else page
+            other = other / "index.html" if other.is_dir() else other
+            assert other.is_file(), f"{page.relative_to(site)} leads to {target}"
+            assert not anchor or anchor in identifiers[other], f"{page.relative_to(site)} leads to {target}"
+
+
+def commands(page):
+    """Every command of ours that a page shows in a shell block, as words, without what starts it."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if "kinfold" in words[:1] or words[:1] == ["torchrun"]:
+                yield line, words[words.index("kinfold") + 1 :]
+
+
+@contextmanager
+def told_with(where):
+    """Words that a command does not take, told with the line that has them."""
+    try:
+        yield
+    except Exception as wrong:
+        pytest.fail(f"{where}: {wrong}")
+
+
+def test_every_command_that_is_shown_has_the_options_it_is_shown_with(monkeypatch):
+    monkeypatch.setattr("kinfold.plugins.load", lambda plugin: None)  # done while options are read
+    command = typer.main.get_command(app)
+    seen = set()
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        for line, words in commands(page):
+            found, given = command, words
+            while hasattr(found, "commands"):
+                name, *given = given
+                seen.add(name)
+                assert name in found.commands, f"{page.name}: there is no command {name} in {line}"
+                found = found.commands[name]
+            with told_with(f"{page.name}: {line}"):
+                found.make_context(words[0], [*given])
+    assert set(command.commands) <= seen, "every command is shown somewhere"
+
+
+def test_every_toml_block_can_be_read(tmp_path):
+    found = 0
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+            tables = tomllib.loads(block)
+            found += 1
+            if "method" in tables:
+                suite = tmp_path / "suite.toml"
+                suite.write_text(block)
+                assert [entry["name"] for entry in tables["method"]] == [*read_suite(suite).methods]
+    assert found >= 2
+
+
+# a first hour in seconds: few steps, small batches, and of the glyphs no more than is needed to choose a step
+SHORT = {
+    "training.steps": 2,
+    "training.precision": "float32",
+    "evaluation.every": 2,
+    "evaluation.diagnose": "never",
+    "sampler.batch_size": 8,
+    "sampler.per_class": 2,
+    "data.workers": 0,
+}
+SHORT_ON_GLYPHS = {"data.test": "withheld", "data.validation": 0.02}
+
+
+def quick_start():
+    """(language, text) of its blocks, in their order."""
+    page = (DOCS / "quick-start.md").read_text()
+    return re.findall(r"^```(python|sh)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def shortened(words):
+    if words[1] != "train" or "--resume" in words:
+        return words
+    changes = SHORT | (SHORT_ON_GLYPHS if words[2] == "glyphs" else {})
+    return [*words, *(word for key, value in changes.items() for word in ("--set", f"{key}={value}"))]
+
+
+def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatch, capsys):
+    for package in ("efficientnet_lite_pytorch", "sklearn"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed, which the quick start installs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    threads, scope = torch.get_num_threads(), {"__name__": "snippet"}
+    done = []
+    for language, text in quick_start():
+        if language == "python":
+            exec(compile(text, "quick-start.md", "exec"), scope)
+            continue
+        for line in text.splitlines():
+            words = shlex.split(line, comments=True)
+            if not words or words[0] != "kinfold":
+                assert words[:2] in ([], ["pip", "install"]), f"nothing runs {line}"
+                continue
+            monkeypatch.setattr(sys, "argv", shortened(words))
+            code = 0
+            try:
+                main()
+            except SystemExit as stop:
+                code = stop.code or 0
+            # a machine that the doctor finds something wrong with can still run the rest
+            assert code == 0 or words[1] == "doctor", f"{line}: {capsys.readouterr().err}"
+            done.append(words[1])
+    torch.set_num_threads(threads)
+    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(done)
+    assert (tmp_path / "found.png").is_file()
+    assert (tmp_path / "runs" / "photos" / "report.html").is_file()
+    for run in ("first", "photos", "table", "head", "proxies", "topk"):
+        assert kinfold.training.Run.open(tmp_path / "runs" / run).finished, run
