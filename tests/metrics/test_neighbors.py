@@ -10,6 +10,7 @@ from kinfold.metrics import scan
 from kinfold.metrics.approximation import full_products
 from kinfold.metrics.comparison import compare
 from kinfold.metrics.neighbors import _neighbors
+from kinfold.metrics.scan import _sampled_kth
 from tests.metrics.brute_force import rankings, scores
 from tests.metrics.spaces import KINDS, make
 
@@ -146,3 +147,20 @@ def test_many_candidates_are_taken_in_smaller_blocks(kind):
     with full_products(x.device):
         _, indices = _neighbors(comparison, 5, torch.arange(300), 1 << 17, torch.float32)
     assert torch.equal(indices, expected(x.numpy(), None, "cosine", 5))
+
+
+@pytest.mark.parametrize("k", [1, 2, 100, 1000, 1900, 2000])
+def test_a_sampled_bound_is_one_for_rows_in_any_order(k):
+    generator = torch.Generator().manual_seed(0)
+    random = torch.randn(60, 2000, generator=generator)
+    steps = torch.randint(0, 3, (20, 2000), generator=generator).float()
+    blind = random[:20].clone()
+    blind[:, ::8] += 5.0  # what the sample sees is nothing like the rest
+    rows = torch.cat([random, random[:20].sort(dim=1).values, steps, blind, torch.full((5, 2000), 0.25)])
+    bound = _sampled_kth(rows, k)
+    true = rows.sort(dim=1, descending=True).values[:, k - 1]
+    assert (bound <= true).all()
+    reached = (rows[:60] >= bound[:60, None]).sum(dim=1).double()
+    assert reached.mean() <= k + 4 * (8 * k) ** 0.5 + 8, "it is of no use where it lets everything through"
+    found = _sampled_kth(rows.bfloat16(), k)
+    assert (found <= rows.bfloat16().float().sort(dim=1, descending=True).values[:, k - 1]).all()
