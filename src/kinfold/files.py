@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders that one process holds at a time."""
+"""Files that appear whole or not at all, numbers that JSON can hold, and folders that one process holds at a time."""
 
 import fcntl
 import json
@@ -46,6 +46,15 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def defined(value: Any) -> Any:
+    """The same with null for undefined numbers, inside of lists and tables too: NaN is not JSON."""
+    if isinstance(value, dict):
+        return {key: defined(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [defined(inner) for inner in value]
+    return None if isinstance(value, float) and value != value else value
 
 
 class Occupied(ValueError):  # noqa: N818  (a state, not an error of its own)

@@ -77,6 +77,8 @@ def bench(
 
 def as_dictionary(bench: "Bench") -> dict[str, Any]:
     """Means, intervals and comparisons, for programs."""
+    from kinfold.files import defined
+
     found = []
     for data in bench.suite.sources:
         for result in bench.results:
@@ -96,8 +98,8 @@ def as_dictionary(bench: "Bench") -> dict[str, Any]:
                     }
                 )
     about = {"folder": str(bench.place.path), "protocol": bench.suite.protocol, "seeds": bench.suite.seeds}
-    whole: dict[str, Any] = {**about, "inflated": bench.inflated, "failed": bench.failures, "results": found}
-    return {key: _defined(value) for key, value in whole.items()}
+    whole: dict[str, Any] = defined({**about, "inflated": bench.inflated, "failed": bench.failures, "results": found})
+    return whole
 
 
 @contextmanager
@@ -199,12 +201,3 @@ def _show_plan(suite: Any, as_json: bool) -> None:
     for cell in cells:
         typer.echo(f"# {cell['data']}, {cell['method']}: {cell['runs']} runs, {cell['trials']} trials of a search")
         typer.echo(to_toml(cell["configuration"]))
-
-
-def _defined(value: Any) -> Any:
-    """NaN is not JSON: undefined numbers are null."""
-    if isinstance(value, dict):
-        return {key: _defined(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_defined(inner) for inner in value]
-    return None if isinstance(value, float) and value != value else value

@@ -1,7 +1,6 @@
 """`kinfold evaluate`: scores of a run, or of embeddings that lie in a file, wherever they were made."""
 
 import json
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -158,12 +157,13 @@ def _as_json(
     others: "Stored | None",
     distance: str,
 ) -> dict[str, object]:
-    """Undefined values are null: NaN is not JSON."""
+    from kinfold.files import defined
+
     result: dict[str, object] = {
         "queries": len(queries.labels),
         "gallery": len((others or queries).labels),
         "distance": distance,
-        "metrics": {name: None if math.isnan(value) else value for name, value in values.items()},
+        "metrics": defined(values),
     }
     if intervals:
         result["intervals"] = {name: list(limits) for name, limits in intervals.items()}

@@ -21,11 +21,6 @@ def student_tail(t: float, df: float) -> float:
     return tail if t >= 0 else 1 - tail
 
 
-def student_cdf(t: float, df: float) -> float:
-    """P(T <= t) of Student's t with `df` degrees of freedom."""
-    return student_tail(-t, df)
-
-
 @lru_cache(maxsize=256)
 def student_quantile(p: float, df: float) -> float:
     """The t below which a part p of Student's distribution lies.

@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from kinfold import registry
 
-SELECTIONS = ("validation", "last", "test-oracle")
-
 
 @dataclass(frozen=True)
 class Choice:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from kinfold import metrics, models
 from kinfold.data import Batches, Dataset, Pipeline
-from kinfold.files import write_json
+from kinfold.files import defined, write_json
 from kinfold.metrics.comparison import Distance
 from kinfold.metrics.named import metric
 from kinfold.models import Embedder
@@ -173,7 +173,7 @@ class Work:
         if self.ranks.first:
             write_state(folder.model, {"step": step, "model": weights})
             # last: with it the run is finished
-            write_json(folder.scores, _defined(scores))
+            write_json(folder.scores, defined(scores))
         self.ranks.wait()
 
     def _evaluate(self) -> Evaluate | None:
@@ -238,10 +238,3 @@ def _why(trainer: Trainer) -> str:
     if trainer.diverged is not None:
         return f"the loss or the weights were not finite at step {trainer.diverged}"
     return "no better value for too long" if trainer.selection.exhausted else "all steps done"
-
-
-def _defined(value: Any) -> Any:
-    """NaN is not JSON: undefined numbers are null."""
-    if isinstance(value, dict):
-        return {key: _defined(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and value != value else value
