@@ -240,11 +240,11 @@ def added() -> list[tuple[str, str, str]]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` with the closest known word, or nothing where none is close."""
+    """` (did you mean 'x'?)` with the closest known word, or nothing where none is close."""
     close = difflib.get_close_matches(word.replace("_", "-"), [*known], n=1, cutoff=0.5) or difflib.get_close_matches(
         word, [*known], n=1, cutoff=0.5
     )
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _kind(kind: str) -> dict[str, str]:

@@ -78,7 +78,7 @@ def _usual_root(name: str) -> Path:
     below = os.environ.get(FOLDER_VARIABLE)
     if not below:
         raise ValueError(
-            f"where is {name!r}? Give its folder, kinfold.data.load({name!r}, root=...), or set the environment "
-            f"variable {FOLDER_VARIABLE} to a folder that has {name!r} in it"
+            f"where is {name!r}? Give its folder or file with --root on the command line, data.root in a recipe or "
+            f"root= in Python, or set the environment variable {FOLDER_VARIABLE} to a folder that has {name!r} in it"
         )
     return Path(below) / name

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.images import Errors, ImageError, Mode, check_errors, decoded
+from kinfold.data.images import SKIPPING, Errors, ImageError, Mode, check_errors, decoded
 from kinfold.data.items import Array
 from kinfold.data.transforms import Resize
 
@@ -51,7 +51,7 @@ def cached(
     for index, image in enumerate(decoded(dataset, workers, mode)):
         if isinstance(image, ImageError):
             if errors == "raise":
-                raise image
+                raise ImageError(f"{image}; {SKIPPING}")
             skipped[index] = str(image)
             continue
         if shrink is not None and short_side is not None and min(image.size) > short_side:

@@ -56,6 +56,11 @@ class Columns:
         return words
 
 
+def naming(key: str) -> str:
+    """How to say which column is meant."""
+    return f"Say which one it is: columns={{{key!r}: ...}} in Python, --set data.options.columns.{key}=... for a recipe"
+
+
 def chosen(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[str, str]:
     """The name in the file of each known column: its own, unless `columns` gives another."""
     for key in columns or {}:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, chosen, read_columns, read_npy
+from kinfold.data.columns import Columns, chosen, naming, read_columns, read_npy
 from kinfold.data.dataset import Dataset, make
 from kinfold.data.items import Array, Rows
 
@@ -16,7 +16,6 @@ USUAL = {
     "role": ("role",),
     "coarse": ("coarse",),
 }
-HINT = "Name the array with columns={...}"
 
 
 def features(
@@ -36,7 +35,10 @@ def features(
     names = chosen(columns, tuple(USUAL))
     if root.suffix.lower() == ".npy":
         if labels is None:
-            raise ValueError(f"{root} holds embeddings alone; give the file of their labels: labels='labels.npy'")
+            raise ValueError(
+                f"{root} holds embeddings alone; give the file of their labels: labels='labels.npy' in Python, "
+                "--set data.options.labels=labels.npy for a recipe"
+            )
         if not root.is_file():
             raise ValueError(f"there is no file {root}")
         embeddings = read_npy(root)
@@ -73,12 +75,12 @@ def features(
 
 def _column(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array:
     if key in (columns or {}):
-        return read.require(names[key], HINT)
+        return read.require(names[key], naming(key))
     usual = next((name for name in USUAL[key] if name in read.names), USUAL[key][0])
-    return read.require(usual, f"Name the array with columns={{{key!r}: ...}}")
+    return read.require(usual, naming(key))
 
 
 def _optional(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array | None:
     if key in (columns or {}):
-        return read.require(names[key], HINT)
+        return read.require(names[key], naming(key))
     return read.get(USUAL[key][0])

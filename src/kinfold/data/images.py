@@ -64,6 +64,9 @@ def decoded(dataset: Dataset, workers: int = 2, mode: Mode = "RGB") -> Iterator[
             yield from pool.map(one, range(start, min(start + BLOCK, len(dataset))))
 
 
+SKIPPING = "errors='skip' (data.errors in a recipe) leaves such images out"
+
+
 def broken_images(dataset: Dataset, workers: int = 2, mode: Mode = "RGB") -> dict[int, str]:
     """Decode every image once; what is wrong, by position in the data set."""
     found = enumerate(decoded(dataset, workers, mode))
@@ -78,7 +81,7 @@ def readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) -> tu
     check_errors(errors)
     broken = broken_images(dataset, workers)
     if broken and errors == "raise":
-        raise ImageError(f"{next(iter(broken.values()))} ({len(broken)} such of {len(dataset)}; errors='skip' goes on)")
+        raise ImageError(f"{next(iter(broken.values()))} ({len(broken)} such of {len(dataset)}); {SKIPPING}")
     keep = np.ones(len(dataset), dtype=bool)
     keep[list(broken)] = False
     return dataset.where(keep), broken

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.images import Errors, ImageError, Mode, check_errors, decode
+from kinfold.data.images import SKIPPING, Errors, ImageError, Mode, check_errors, decode
 from kinfold.data.items import Array, Rows
 from kinfold.data.transforms import Transform, Warp
 from kinfold.seeds import derived
@@ -93,7 +93,7 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for images, indices, broken in self._read():
             if broken and self.errors == "raise":
-                raise ImageError(f"{next(iter(broken.values()))}; errors='skip' leaves such images out")
+                raise ImageError(f"{next(iter(broken.values()))}; {SKIPPING}")
             self.skipped.update(broken)
             if images is None:
                 continue

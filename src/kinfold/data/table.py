@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, chosen, read_columns
+from kinfold.data.columns import Columns, chosen, naming, read_columns
 from kinfold.data.dataset import Dataset, make
 from kinfold.data.items import Array, ImageFiles
 
@@ -29,14 +29,13 @@ def table(
     """
     names = chosen(columns, COLUMNS)
     read = read_columns(root)
-    hint = "Name the column with columns={...}"
-    paths = read.filled(names["path"], hint)
-    labels = read.filled(names["label"], hint)
+    paths = read.filled(names["path"], naming("path"))
+    labels = read.filled(names["label"], naming("label"))
     splits = read.get(names["split"])
     role = read.get(names["role"])
     coarse = read.get(names["coarse"])
     for key in columns or {}:
-        read.require(names[key], hint)
+        read.require(names[key], naming(key))
     return make(
         read.path.stem,
         ImageFiles(

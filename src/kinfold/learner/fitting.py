@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from kinfold import models
 from kinfold.data import Rows, make
-from kinfold.losses import Mined
 from kinfold.models import Embedder
 from kinfold.models.initialization import principal_components
 from kinfold.pairs import Ranks
@@ -57,13 +56,7 @@ def fit(rows: Array, labels: Array, given: Configuration, callbacks: Sequence[Ca
     data = make("X", Rows(points), labels, np.full(len(labels), "train"))
     splits = parts.split(data, given.data)
     sizes = splits.train.class_sizes().tolist()
-    if splits.validation is not None and int(splits.validation.class_sizes().max()) < 2:
-        raise ValueError(
-            "no class that was held out has two items to find each other; raise validation, or set it to 0"
-        )
     model, init = given.model, given.model.init
-    if model.head == "linear":
-        model = replace(model, dim=min(model.dim, rows.shape[1]))
     components = None
     if init != "random":
         components = principal_components(torch.from_numpy(splits.train.items.array()))  # type: ignore[attr-defined]
@@ -75,11 +68,6 @@ def fit(rows: Array, labels: Array, given: Configuration, callbacks: Sequence[Ca
         models.initialize(work.model.head, components, init)  # type: ignore[arg-type]  # "auto" is resolved
     history = History(given.evaluation.metric)
     trainer = work.trainer(None, [history, *callbacks])
-    if max(sizes) < 2 and not _has_proxies(trainer):
-        raise ValueError(
-            f"every class has one item only, and {given.loss.name!r} learns from items of one class; give more items, "
-            "or use a loss with class vectors such as 'proxy-anchor'"
-        )
     _run(trainer)
     embedder = work.model
     embedder.load_state_dict(trainer.selected())
@@ -127,11 +115,6 @@ def unstandardized(head: nn.Module, mean: Array, scale: float) -> None:
         weight: Tensor = first.weight.double() / scale
         first.bias.copy_(first.bias.double() - weight @ torch.from_numpy(mean).to(weight.device))
         first.weight.copy_(weight)
-
-
-def _has_proxies(trainer: Trainer) -> bool:
-    loss = trainer.objective.loss
-    return not isinstance(loss, Mined) and loss.proxies is not None
 
 
 def _run(trainer: Trainer) -> None:

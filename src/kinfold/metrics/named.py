@@ -146,6 +146,6 @@ def _with_number(pattern: str, name: str, text: str, kind: type) -> Metric:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    number = re.search(r"[0-9.e-]+$", name)
+    number = re.search(r"[0-9][0-9.e-]*$", name)
     examples = [_PARAMETER.sub(number[0] if number else "1", entry) for entry in known]
-    return registry.nearest(name, [*known, *examples])
+    return registry.nearest(name, examples)

@@ -22,7 +22,9 @@ def read(path: Path | str) -> dict[str, Any]:
         raise ValueError(f"there is no recipe {path}")
     try:
         return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file; give a .toml file") from None
+    except tomllib.TOMLDecodeError as wrong:
         raise ValueError(f"{path} is not valid TOML: {wrong}") from None
 
 
@@ -97,11 +99,21 @@ def parse(kind: type[Kind], table: Any, where: str) -> Kind:
     for key in table:
         if key not in known:
             place = f"in [{where}]" if where else "at the top of the recipe"
-            raise ValueError(f"unknown key {key!r} {place}{nearest(key, known)}; there are {', '.join(known)}")
+            near = nearest(key, known) or _elsewhere(key, hints)
+            raise ValueError(f"unknown key {key!r} {place}{near}; there are {', '.join(known)}")
     required = [n for n, e in known.items() if e.default is MISSING and e.default_factory is MISSING and n not in table]
     if required:
         raise ValueError(f"[{where}] needs {', '.join(required)}")
     return kind(**{key: _typed(hints[key], value, f"{where}.{key}" if where else key) for key, value in table.items()})
+
+
+def _elsewhere(key: str, hints: dict[str, Any]) -> str:
+    """Where a key that does not stand here may have been meant to stand."""
+    if "options" in hints:
+        return " (what the data set itself takes stands in options, as in --set data.options.columns.label=species)"
+    inner = {name: fields(hint) for name, hint in hints.items() if is_dataclass(hint)}
+    found = [f"{name}.{key}" for name, entries in inner.items() if key in {entry.name for entry in entries}]
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
 def tables(configuration: Any) -> dict[str, Any]:

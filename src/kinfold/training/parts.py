@@ -43,7 +43,7 @@ def assigned(found: Dataset, settings: Data) -> Dataset:
         found = found.where(found.split != "test", relabel=True)
     if settings.errors == "skip" and not isinstance(found.items, Rows):
         # once and for all, so that every rank and every epoch sees the same items
-        found, _ = readable(found)
+        found, _ = readable(found, errors="skip")
     return found
 
 
@@ -88,8 +88,11 @@ def resolved(given: Configuration, data: Dataset) -> Configuration:
         raise ValueError(f"{data.name} holds {kind}, which the backbone {model.backbone!r} does not take")
     if model.backbone == "features" and "width" not in model.backbone_options and shape is not None:
         model = replace(model, backbone_options={**model.backbone_options, "width": shape[0]})
+    if rows and model.head == "linear" and shape is not None:
+        # a linear map has no more dimensions to give than it gets; the estimator does the same
+        model = replace(model, dim=min(model.dim, shape[0]))
     if model.init == "auto":
-        fits = rows and model.head == "linear" and shape is not None and model.dim <= shape[0]
+        fits = rows and model.head == "linear"
         model = replace(model, init="half-whiten" if fits else "random")
     if settings.root is not None:
         settings = replace(settings, root=str(Path(settings.root).resolve()))  # resumed from anywhere

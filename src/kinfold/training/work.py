@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from kinfold import metrics, models
 from kinfold.data import Batches, Dataset, Pipeline
 from kinfold.files import defined, write_json
+from kinfold.losses import Mined
 from kinfold.metrics.comparison import Distance
 from kinfold.metrics.named import metric
 from kinfold.models import Embedder
@@ -99,6 +100,11 @@ class Work:
         if training.precision == "float64":
             objective.double()
         self._try(objective)
+        if training.steps != 0 and int(train.class_sizes().max()) < 2 and not _has_proxies(objective):
+            raise ValueError(
+                f"every class has one item only, and {given.loss.name!r} learns from items of one class; give more "
+                "items, or use a loss with class vectors such as 'proxy-anchor'"
+            )
         sampler = parts.sampler(given, train)
         batches = Batches(
             train,
@@ -210,11 +216,22 @@ class Work:
                 "evaluation.selection = 'validation' needs classes to select on: give data.validation, a share of the "
                 "training classes, or choose selection = 'last'"
             )
+        if rule == "validation" and self.validation is not None and int(self.validation.class_sizes().max()) < 2:
+            raise ValueError(
+                "no class that was held out has two items to find each other; raise validation, or set it to 0"
+            )
         if rule == "test-oracle" and self.test is None:
             raise ValueError("evaluation.selection = 'test-oracle' needs test classes, and this data has none")
         patience = self.given.evaluation.patience
         if patience is not None and rule == "last" and self.validation is None:
-            raise ValueError("evaluation.patience needs validation classes: give data.validation")
+            raise ValueError(
+                "evaluation.patience needs validation classes: give data.validation, or leave it out with "
+                "--set evaluation.patience=none"
+            )
+
+
+def _has_proxies(objective: Objective) -> bool:
+    return not isinstance(objective.loss, Mined) and objective.loss.proxies is not None
 
 
 def measure(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance: Distance) -> dict[str, float]:

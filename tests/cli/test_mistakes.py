@@ -1,0 +1,120 @@
+"""The mistakes of a first hour: each is answered with what is wrong and what to do, and leaves nothing behind."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.runs import feature_run, run
+
+LAST = ["--set", "evaluation.selection=last", "--set", "evaluation.patience=none"]
+SHORT = ["--set", "training.steps=2", "--set", "model.dim=8"]
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with data of many kinds, most of them wrong."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(30), 8)
+    rows = (draw.normal(size=(30, 16))[labels] + 0.5 * draw.normal(size=(240, 16))).astype(np.float32)
+    np.savez("rows.npz", embeddings=rows, labels=labels)
+    np.savez("short.npz", embeddings=rows, labels=labels[:-1])
+    np.savez("nan.npz", embeddings=np.where(np.arange(240)[:, None] == 3, np.nan, rows), labels=labels)
+    np.savez("singles.npz", embeddings=rows, labels=np.arange(240))
+    np.savez("names.npz", vectors=rows, species=labels)
+    np.save("alone.npy", rows)
+    for letter in "abcdefgh":
+        (tmp_path / "photos" / letter).mkdir(parents=True)
+        for number in range(4):
+            pixels = draw.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / letter / f"{number}.png")
+    (tmp_path / "photos" / "a" / "broken.png").write_bytes(b"not an image")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.csv").write_text("file,class\nphotos/a/0.png,a\n")
+    (tmp_path / "gone.csv").write_text("path,label\nphotos/a/99.png,a\nphotos/b/0.png,b\n")
+    (tmp_path / "unnamed.toml").write_text('[loss]\nnam = "margin"\n')
+    (tmp_path / "broken.toml").write_text('[loss\nname = "margin"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["trian", "glyphs"], "Did you mean 'train'?"),
+        (["train", "featurs"], "unknown recipe 'featurs' (did you mean 'features'?)"),
+        (["train", "features"], "Give its folder or file with --root on the command line"),
+        (["train", "features", "--root", "nowhere.npz"], "there is no file"),
+        (["train", "features", "--root", "short.npz"], "240 embeddings but labels of shape (239,)"),
+        (["train", "features", "--root", "nan.npz"], "row 4: the embedding is not finite"),
+        (["train", "features", "--root", "names.npz"], "--set data.options.columns.embedding=..."),
+        (["train", "features", "--root", "alone.npy"], "--set data.options.labels=labels.npy"),
+        (
+            ["train", "features", "--root", "rows.npz", "--set", "data.columns.label=y"],
+            "stands in options, as in --set",
+        ),
+        (["train", "features", "--root", "rows.npz", "--loss", "tripplet"], "(did you mean 'triplet'?)"),
+        (
+            ["train", "features", "--root", "rows.npz", "--set", "loss.marign=1"],
+            "no option 'marign' (did you mean 'mar",
+        ),
+        (["train", "features", "--root", "rows.npz", "--set", "training.steps=ten"], "must be a whole number"),
+        (["train", "features", "--root", "rows.npz", "--set", "steps=10"], "(did you mean 'training.steps'?)"),
+        (["train", "features", "--root", "rows.npz", "--set", "steps"], "a change looks like loss.k=160"),
+        (["train", "features", "--root", "rows.npz", "--set", "sampler.batch_size=81"], "batch_size=80 or 85"),
+        (["train", "features", "--root", "singles.npz"], "no class that was held out has two items"),
+        (
+            ["train", "features", "--root", "singles.npz", *LAST],
+            "every class has one item only, and 'margin' learns from items of one class",
+        ),
+        (["train", "features", "--root", "rows.npz", *LAST[:2]], "leave it out with --set evaluation.patience=none"),
+        (["train", "unnamed.toml"], '[loss] needs a name, as in name = "..."'),
+        (["train", "broken.toml"], "not valid TOML"),
+        (["train", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
+        (["train", "images", "--root", "empty", *SHORT], "put them into one sub-folder for each class"),
+        (["train", "images", "--data", "table", "--root", "list.csv", *SHORT], "--set data.options.columns.path=..."),
+        (["train", "images", "--data", "table", "--root", "gone.csv", *SHORT], "99.png is missing"),
+        (["train", "glyphs", "--resume", "runs/a"], "--resume goes on with a run as it was begun"),
+        (["train", "--resume", "runs/zzz"], "not the folder of a run"),
+        (["evaluate", "rows.npz", "-m", "recall@one"], "unknown metric 'recall@one' (did you mean 'recall@1'?)"),
+        (["evaluate", "names.npz"], "no array of embeddings among vectors, species; say which one it is"),
+        (["search", "RUN", "#9999"], "there is no item 9999"),
+        (["search", "RUN", "wren.jpg"], "there is no file wren.jpg; a query is an image"),
+        (["export", "RUN", "--out", "model.tflite"], "--out must end in .onnx or .pt2"),
+        (["embed", "RUN", "--split", "tset", "--out", "e.npz"], "no split 'tset'; it has"),
+        (["report", "empty"], "neither a run, nor a bench"),
+        (["bench", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
+        (["list", "looses"], "(did you mean 'losses'?)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_answered_with_what_to_do(desk, capsys, monkeypatch, arguments, hint):
+    before = {path.name for path in desk.iterdir()}
+    given = [str(feature_run()) if word == "RUN" else word for word in arguments]
+    code, shown, errors = run(capsys, monkeypatch, *given)
+    assert code == 2
+    assert shown == ""
+    assert hint in errors, errors
+    assert "Traceback" not in errors
+    assert {path.name for path in desk.iterdir()} == before
+
+
+def test_a_broken_picture_is_named_and_left_out_on_request(desk, capsys, monkeypatch):
+    small = ["--set", "sampler.batch_size=8", "--set", "sampler.per_class=2", "--set", "data.workers=0"]
+    model = ["--set", "model.backbone=conv4", "--set", "model.weights=none", "--set", "model.batch_norm=train"]
+    given = ["train", "images", "--root", "photos", *SHORT, *small, *model, "--out", "runs/photos"]
+    code, _, errors = run(capsys, monkeypatch, *given)
+    assert code == 2
+    assert "broken.png is not an image" in errors
+    assert "errors='skip'" in errors
+    assert not (desk / "runs").exists()
+    code, _, errors = run(capsys, monkeypatch, *given, "--set", "data.errors=skip")
+    assert code == 0, errors
+
+
+def test_features_narrower_than_the_recipe_are_no_mistake(desk, capsys, monkeypatch):
+    """The recipe asks for 512 dimensions; a linear map of 16 features has 16 to give."""
+    code, _, errors = run(
+        capsys, monkeypatch, "train", "features", "--root", "rows.npz", "--set", "training.steps=2", "--out", "r"
+    )
+    assert code == 0, errors
+    assert "dim = 16" in (desk / "r" / "configuration.toml").read_text()
