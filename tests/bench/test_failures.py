@@ -174,12 +174,12 @@ def test_a_bench_can_grow_by_methods_seeds_and_data(tmp_path):
 WRONG = {
     "loss": ({"method": [{"name": "a", "loss": {"name": "contrastve"}}]}, "did you mean 'contrastive'?"),
     "data": ({"data": [{"name": "a", "data": {"name": "featurs"}}]}, "did you mean 'features'?"),
-    "protocol": ({"protocol": "clasic"}, "unknown protocol 'clasic'; did you mean 'classic'?"),
+    "protocol": ({"protocol": "clasic"}, "unknown protocol 'clasic' (did you mean 'classic'?"),
     "metric": ({"base": {"evaluation": {"metrics": ["map@r", "recal@1"]}}}, "did you mean 'recall@"),
     "compared metric": ({"metric": "nmi"}, "the suite compares nmi, which is not among evaluation.metrics"),
-    "baseline": ({"baseline": "contrastiv"}, "is no method; did you mean 'contrastive'?; there are contrastive"),
-    "recipe": ({"method": [{"name": "a", "recipe": "featurs"}]}, "unknown recipe 'featurs'; did you mean 'features'?"),
-    "key": ({"sedes": [1]}, "unknown key 'sedes' at the top of the recipe; did you mean 'seeds'?"),
+    "baseline": ({"baseline": "contrastiv"}, "is no method (did you mean 'contrastive'?); there are contrastive"),
+    "recipe": ({"method": [{"name": "a", "recipe": "featurs"}]}, "unknown recipe 'featurs' (did you mean 'features'?"),
+    "key": ({"sedes": [1]}, "unknown key 'sedes' at the top of the recipe (did you mean 'seeds'?"),
     "setting": ({"base": {"training": {"stepps": 1}}}, "did you mean 'steps'?"),
     "methods of one name": ({"method": [GOOD, GOOD]}, "two [[method]] are called 'good'; give each its own name"),
     "name of a method": ({"method": [{"name": "../a"}]}, "every [[method]] needs a name of letters"),
@@ -192,7 +192,7 @@ WRONG = {
     "key of a space": ({"base": {"search": {"optimizer.lr": {"lo": 1, "high": 2}}}}, "did you mean 'low'?"),
     "setting of a space": (
         {"base": {"search": {"optimizer.lrr": {"values": [1.0]}}}},
-        "unknown key 'lrr' in [optimizer]; did you mean 'lr'?",
+        "unknown key 'lrr' in [optimizer] (did you mean 'lr'?",
     ),
     "value of a space": ({"base": {"search": {"optimizer.lr": {"values": [0.1, -1.0]}}}}, "optimizer.lr must be a num"),
 }

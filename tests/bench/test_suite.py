@@ -104,7 +104,7 @@ def test_cells_know_their_protocol_seed_and_fold_and_have_no_test_items(tmp_path
 
 
 def test_unknown_names_come_with_the_nearest(tmp_path):
-    with pytest.raises(ValueError, match=r"no 'contrastiv' in this suite; did you mean 'contrastive'\?"):
+    with pytest.raises(ValueError, match=r"no 'contrastiv' in this suite .did you mean 'contrastive'\?"):
         suite(tmp_path).tables("tiny", "contrastiv")
 
 

@@ -184,7 +184,7 @@ def test_a_space_is_read_with_its_kinds():
 
 WRONG = {
     "no table": (3, "must be a table, got 3"),
-    "unknown key": ({"low": 1, "hight": 2}, "has no key 'hight'; did you mean 'high'"),
+    "unknown key": ({"low": 1, "hight": 2}, "has no key 'hight' .did you mean 'high'"),
     "values and more": ({"values": [1], "low": 0}, "must be a list and stand alone"),
     "no values": ({"values": []}, "must be a list and stand alone"),
     "values are no list": ({"values": 3}, "must be a list and stand alone"),

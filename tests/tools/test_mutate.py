@@ -143,7 +143,7 @@ def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatc
             "tests/dro/test_half.py::test_half",
             "tests/contract/test_losses.py::test_dro_alone",
         }
-        assert passed.concerning(change("x -= 3 * step")) == ["tests/dro/test_half.py::test_half"]
+        assert [*passed.concerning(change("x -= 3 * step"))] == ["tests/dro/test_half.py::test_half"]
         assert len(passed.concerning(change("return x + 2"))) == 2  # nobody enters it: anybody may notice
         caught = copy.changed("dro", change("x -= 3 * step"), passed)
         assert (caught.kind, caught.by) == ("caught", "tests/dro/test_half.py::test_half")
