@@ -3,9 +3,11 @@
     kinfold bench benchmarks/suites/samplers.toml --root cub=FEATURES.npz --out results/samplers
     python -m benchmarks.results results/samplers
 
-Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics.
+Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics. The README's
+table is made of what then stands on that page.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +20,14 @@ from kinfold.bench import Bench
 from kinfold.bench.results import SPACE
 from kinfold.protocols import Interval, interval
 
-PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "results.md"
+FRONT = {  # suite of each column of the README, metric, heading
+    ("cub-features", "recall@1"): "CUB features: recall@1",
+    ("cub-features", "map@r"): "map@r",
+    ("omniglot", "recall@1"): "Omniglot: recall@1",
+    ("glyphs", "recall@1"): "glyphs: recall@1",
+}
 MANY = 8  # methods that are listed by name
 Values = Mapping[str, Mapping[int, float]]
 
@@ -97,10 +106,30 @@ def _effort(bench: Bench) -> str:
     )
 
 
+def front(page: str) -> str:
+    """The methods that all three data sets have, and the untrained features, from the first table of each suite."""
+    columns = {place: _column(page, *place) for place in FRONT}
+    everywhere = [name for name in columns["cub-features", "map@r"] if all(name in found for found in columns.values())]
+    lines = [f"| % on classes never seen | {' | '.join(FRONT.values())} |", f"|---|{'---:|' * len(FRONT)}"]
+    for name in ["untrained", *everywhere]:
+        lines.append(f"| {name} | {' | '.join(found.get(name, '') for found in columns.values())} |")
+    return "\n".join(lines)
+
+
+def _column(page: str, suite: str, metric: str) -> dict[str, str]:
+    part = re.search(rf"<!-- {suite} -->(.*?)<!-- /{suite} -->", page, flags=re.DOTALL)
+    assert part is not None, f"{PAGE.name} has no part {suite}"
+    rows = re.findall(r"^\|(.*)\|$", part[1].split("\n\nBest", 1)[0], flags=re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    place = cells[0].index(f"{metric}, %")
+    return {row[0]: row[place] for row in cells[2:]}
+
+
 def main(folders: list[str]) -> None:
     for folder in folders:
         bench = Bench.open(folder)
         fill(PAGE, bench.suite.name, shown(bench))
+    fill(ROOT / "README.md", "results", front(PAGE.read_text()))
 
 
 if __name__ == "__main__":
