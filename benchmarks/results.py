@@ -3,8 +3,8 @@
     kinfold bench benchmarks/suites/samplers.toml --root cub=FEATURES.npz --out results/samplers
     python -m benchmarks.results results/samplers
 
-Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics. The README's
-table is made of what then stands on that page.
+Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics.
+The README has a table made of what then stands on that page.
 """
 
 import re
