@@ -6,6 +6,7 @@ python -m benchmarks.docs results/bench_data.json
 python -m benchmarks.docs results/bench_training.json
 python -m benchmarks.docs results/bench_cub_features.json
 python -m benchmarks.docs results/bench_drml.json
+python -m benchmarks.docs results/bench_catalogue.json            # and bench_catalogue_metrics.json
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
-from benchmarks import cub_features, dro_runtime, evaluate, training
+from benchmarks import catalogue, cub_features, dro_runtime, evaluate, training
 from benchmarks import data as data_bench
 from benchmarks.losses import VARIANTS, table
 
@@ -28,6 +29,7 @@ floor's own, in score matrices of the loss' shape; it is negative where the matr
 the same work, where it has the same loss; it was given up above 8 GB or 60 s.
 """
 DOCS = Path(__file__).parent.parent / "docs" / "losses"
+CATALOGUE = {"miners": "miners.md", "sets": "dro.md", "metrics": "evaluation.md", "backbones": "models.md"}
 
 
 def line(result: dict[str, Any]) -> str:
@@ -73,6 +75,9 @@ def main(source: Path) -> None:
         fill(DOCS.parent / "training.md", "training", f"{training.tables(data)}\n\nMeasured with {versions}.")
     if "curves" in data:
         fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
+    for kind, found in data.get("catalogue", {}).items():
+        text = f"{catalogue.table(kind, found)}\n\nMeasured with {versions}."
+        fill(DOCS.parent / CATALOGUE[kind], kind, text)
     if "results" not in data:
         return
     results = data["results"]
