@@ -4,9 +4,9 @@ import importlib
 from typing import Any
 
 
-def needed(module: str, package: str, purpose: str) -> Any:
-    """The imported module, or an ImportError that says what to install and what for."""
+def needed(module: str, package: str, extra: str, purpose: str) -> Any:
+    """The imported module, or an ImportError that says what for, and which extra of kinfold brings the package."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ImportError(f"{purpose} needs {package}: pip install {package}") from None
+        raise ImportError(f'{purpose} needs {package}: pip install "kinfold[{extra}]"') from None

@@ -21,7 +21,7 @@ def on_cluster(given, folder, jobs=2, **options):
 
 def test_without_ray_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match="a bench on a cluster needs ray: pip install ray"):
+    with pytest.raises(ImportError, match=r'a bench on a cluster needs ray: pip install "kinfold\[cluster\]"'):
         Cluster("local", 1, 1)
 
 

@@ -132,7 +132,7 @@ def test_cars_annotations_that_are_no_matlab_file_are_refused(tmp_path):
 def test_cars_says_that_it_needs_scipy(tmp_path, monkeypatch):
     trees.cars_tree(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "scipy.io", None)
-    with pytest.raises(ImportError, match="needs scipy: pip install scipy"):
+    with pytest.raises(ImportError, match=r'needs scipy: pip install "kinfold\[cars\]"'):
         cars(tmp_path)
 
 

@@ -116,7 +116,7 @@ def test_unknown_columns_endings_and_files_are_explained(tmp_path):
 def test_parquet_says_that_it_needs_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     words(tmp_path / "items.parquet", "PAR1")
-    with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
+    with pytest.raises(ImportError, match=r'needs pyarrow: pip install "kinfold\[parquet\]"'):
         table(tmp_path / "items.parquet")
 
 

@@ -201,4 +201,4 @@ except ImportError as problem:
     print(problem)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "kinfold.MetricLearner needs scikit-learn: pip install scikit-learn"
+    assert done.stdout.strip() == 'kinfold.MetricLearner needs scikit-learn: pip install "kinfold[learner]"'

@@ -204,10 +204,10 @@ def test_without_either_library_the_error_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="neither can be imported: pip install torchvision"):
         models.create("googlenet")
-    with pytest.raises(ImportError, match=r"timm/resnet18 needs timm.*pip install timm"):
+    with pytest.raises(ImportError, match=r"timm/resnet18 needs timm.*pip install \"kinfold\[timm\]\""):
         models.create("timm/resnet18")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match="pip install transformers"):
+    with pytest.raises(ImportError, match=r"pip install \"kinfold\[transformers\]\""):
         models.create("transformers/facebook/dinov2-small")
 
 

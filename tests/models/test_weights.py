@@ -6,11 +6,10 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from safetensors import torch as safetensors
 
 from kinfold import models
 from kinfold.models.weights import read_weights
-
-safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is an extra")
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,6 @@ def test_every_extra_is_asked_for_by_something():
     assert {extra for extra, _, _ in ASKED} == {*PROJECT["optional-dependencies"]} - TOOLS
 
 
-@pytest.mark.xfail(strict=True, reason="messages name the package, not yet the extra of kinfold that brings it")
 @pytest.mark.parametrize(("extra", "package", "ask"), ASKED, ids=[f"{extra}-{package}" for extra, package, _ in ASKED])
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(extra, package, ask, without, tmp_path, capsys):
     without(package)

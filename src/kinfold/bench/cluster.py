@@ -31,7 +31,7 @@ class Cluster:
         for name, value in (("jobs", jobs), ("threads", threads)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        self._ray = needed("ray", "ray", "a bench on a cluster")
+        self._ray = needed("ray", "ray", "cluster", "a bench on a cluster")
         self._threads, self._tasks = threads, dict[Any, Task]()
         self._joined = bool(self._ray.is_initialized())  # by whoever called us, who will also end it
         if not self._joined:

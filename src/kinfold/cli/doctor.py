@@ -113,7 +113,7 @@ def _extras() -> Iterator[Finding]:
     declared = metadata.metadata("kinfold").get_all("Provides-Extra") or []
     for (extra, (_, packages, adds)), reason in zip(EXTRAS.items(), reasons, strict=True):
         topic = f"extra {extra}"
-        wanted = f"'kinfold[{extra}]'" if extra in declared else " ".join(packages)
+        wanted = f'"kinfold[{extra}]"' if extra in declared else " ".join(packages)
         install = f"pip install {wanted}"
         if reason is None:
             versions = ", ".join(f"{package} {_version(package)}" for package in packages)

@@ -43,7 +43,7 @@ def report(
     if out is not None and not page.parent.is_dir():
         raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
     if figures is not None:
-        needed("matplotlib", "matplotlib", "--figures")
+        needed("matplotlib", "matplotlib", "report", "--figures")
     with reporting(enabled=not as_json) as progress:
         content = collect(folder, points, tell=progress)
     write_page(content, page)

@@ -68,7 +68,7 @@ def _unique(names: list[str], number: int) -> str:
 
 
 def _read_mat(path: Path) -> dict[str, Array]:
-    loadmat = needed("scipy.io", "scipy", f"reading {path}").loadmat
+    loadmat = needed("scipy.io", "scipy", "cars", f"reading {path}").loadmat
     try:
         content: dict[str, Any] = loadmat(str(path))
     except Exception as unreadable:  # scipy raises many kinds for a cut or foreign file

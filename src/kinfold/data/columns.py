@@ -124,7 +124,7 @@ def _csv(path: Path) -> Columns:
 
 
 def _parquet(path: Path) -> dict[str, Array]:
-    parquet = needed("pyarrow.parquet", "pyarrow", f"reading {path}")
+    parquet = needed("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
     try:
         table = parquet.read_table(str(path))
     except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file
@@ -134,7 +134,7 @@ def _parquet(path: Path) -> dict[str, Array]:
 
 def _parquet_column(column: Any) -> Array:
     """Numbers, text, or equally long lists of numbers as an array; a missing cell becomes empty text."""
-    compute = needed("pyarrow.compute", "pyarrow", "reading Parquet")
+    compute = needed("pyarrow.compute", "pyarrow", "parquet", "reading Parquet")
     lists = str(column.type).startswith(("list", "large_list", "fixed_size_list"))
     if lists and not column.null_count and len(compute.unique(compute.list_value_length(column))) == 1:
         # a million embeddings as one block instead of as Python numbers

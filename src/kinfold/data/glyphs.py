@@ -80,7 +80,9 @@ def _fonts_of_matplotlib() -> Path:
     try:
         folder = files("matplotlib") / "mpl-data" / "fonts" / "ttf"
     except ModuleNotFoundError:
-        raise ImportError("glyphs are drawn from the fonts that matplotlib ships: pip install matplotlib") from None
+        raise ImportError(
+            'glyphs are drawn from the fonts that matplotlib ships: pip install "kinfold[glyphs]"'
+        ) from None
     return Path(str(folder))
 
 

@@ -2,7 +2,7 @@
 
 from kinfold.optional import needed
 
-needed("sklearn", "scikit-learn", "kinfold.MetricLearner")
+needed("sklearn", "scikit-learn", "learner", "kinfold.MetricLearner")
 
 from kinfold.learner.estimator import MetricLearner  # noqa: E402  (only now is it known that scikit-learn is there)
 

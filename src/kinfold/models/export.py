@@ -157,7 +157,7 @@ def _traced(model: Deployed, example: Tensor) -> torch.export.ExportedProgram:
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, metadata: dict[str, str]) -> None:
     for module in ("onnx", "onnxscript", "onnxruntime"):
-        needed(module, "'kinfold[export]'", f"writing ONNX ({module})")
+        needed(module, module, "export", "writing ONNX")
     size = sum(tensor.nbytes for tensor in program.state_dict.values())
     if size > _LARGEST:
         raise ExportError(f"the weights take {size / 2**30:.1f} GiB, but an .onnx file ends at 2 GiB; write a .pt2")
@@ -198,7 +198,7 @@ def _write(path: Path, content: bytes | memoryview) -> None:
 
 
 def _read_onnx(path: Path) -> Callable[[Tensor], Tensor]:
-    runtime = needed("onnxruntime", "'kinfold[export]'", "checking ONNX")
+    runtime = needed("onnxruntime", "onnxruntime", "export", "checking ONNX")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     return lambda inputs: torch.from_numpy(session.run(None, {name: inputs.numpy()})[0])

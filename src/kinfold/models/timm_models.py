@@ -21,7 +21,7 @@ class Timm(Backbone):
             timm = importlib.import_module("timm")
         except (ImportError, RuntimeError) as problem:  # RuntimeError: a torchvision that does not fit the torch
             raise ImportError(
-                f"timm/{model} needs timm, which cannot be imported ({problem}): pip install timm"
+                f'timm/{model} needs timm, which cannot be imported ({problem}): pip install "kinfold[timm]"'
             ) from None
         try:
             self.network: nn.Module = timm.create_model(model, pretrained=pretrained, num_classes=0)

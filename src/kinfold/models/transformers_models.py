@@ -30,7 +30,7 @@ class Transformers(Backbone):
         super().__init__()
         if output not in get_args(Output):
             raise ValueError(f"unknown output {output!r}; there are {', '.join(get_args(Output))}")
-        library = needed("transformers", "transformers", f"transformers/{model}")
+        library = needed("transformers", "transformers", "transformers", f"transformers/{model}")
         config, made, lost = _made(library, model, pretrained)
         self.network: nn.Module = made.float().train()  # files may keep half precision
         self.width = _width(config, model)

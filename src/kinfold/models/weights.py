@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from kinfold.models.backbone import Backbone
-from kinfold.optional import needed
 
 SHOWN = 4  # keys that an error names
 
@@ -57,9 +57,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ValueError(f"there is no weight file {path}")
     if path.suffix == ".safetensors":
-        safetensors = needed("safetensors.torch", "safetensors", "a .safetensors file")
         try:
-            read = safetensors.load_file(path)
+            read: object = load_file(path)
         except Exception as problem:  # its own exception type, which is no ValueError
             raise ValueError(f"{path} is no safetensors file: {problem}") from None
     elif path.suffix in (".pth", ".pt"):

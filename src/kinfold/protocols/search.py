@@ -35,7 +35,7 @@ class Study:
     def __init__(
         self, name: str, table: Mapping[str, Any], trials: int, metric: str, storage: Path | str, worker: str = "one"
     ) -> None:
-        self._optuna = needed("optuna", "optuna", "hyper-parameter search")
+        self._optuna = needed("optuna", "optuna", "bench", "hyper-parameter search")
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         self._name, self._trials, self._metric, self._worker = name, trials, metric, worker
         self._space = space(table)

@@ -46,7 +46,7 @@ def collect(
     ]
     seen = [space for space in looked if space is not None]
     if seen and not installed():
-        missing.append("no maps: t-SNE is made by scikit-learn, which is not installed (pip install scikit-learn)")
+        missing.append('no maps: t-SNE is made by scikit-learn, which is not installed (pip install "kinfold[report]")')
     thumbnails = Thumbnails()
     spaces.want(seen, thumbnails)
     sheets = thumbnails.draw(found.folder)

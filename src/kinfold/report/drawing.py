@@ -69,7 +69,7 @@ class Look:
 @contextmanager
 def style() -> Iterator[None]:
     """Within it figures look alike."""
-    needed("matplotlib", "matplotlib", "--figures")
+    needed("matplotlib", "matplotlib", "report", "--figures")
     from matplotlib import rc_context
 
     with rc_context(SETTINGS):

@@ -66,7 +66,7 @@ def _plane(rows: Tensor) -> np.ndarray:
     try:
         from sklearn.manifold import TSNE  # type: ignore[import-untyped]
     except ImportError:
-        raise ImportError("the t-SNE of this figure needs scikit-learn: pip install scikit-learn") from None
+        raise ImportError('the t-SNE of this figure needs scikit-learn: pip install "kinfold[report]"') from None
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
     found = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(rows.double().numpy())
     return np.asarray(found, dtype=np.float32)

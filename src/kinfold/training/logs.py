@@ -50,7 +50,7 @@ class JsonLines:
 
 def tensorboard(folder: Path, every: int = 10) -> Callable[[Event], None]:
     """Losses, learning rates and metrics for TensorBoard, below `folder`."""
-    needed("tensorboard", "tensorboard", "training.tensorboard")
+    needed("tensorboard", "tensorboard", "tensorboard", "training.tensorboard")
     writer: Any = None
 
     def write(event: Event) -> None:
