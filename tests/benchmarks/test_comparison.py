@@ -119,7 +119,27 @@ def test_requirements_are_followed_through_extras_that_were_asked_for_and_no_oth
 
 def test_a_loss_that_the_peer_cannot_hold_is_told_in_words():
     row = {"loss": "nt-xent", "batch": 640, "dim": 1024, "ours_ms": 1.0, "ours_bytes": 2**20}
-    told = comparison.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": None}]).splitlines()[-1]
-    assert told == "| nt-xent | 640 x 1024 | 1.00 | over 8 GB | | 1.0 | over 8 GB | |"
+    told = comparison.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": "over 8 GB"}]).splitlines()[-1]
+    assert told == "| nt-xent | 640 x 1024 | 1.00 | over 8 GB |  | 1.0 | over 8 GB |  |"
     told = comparison.loss_table([row | {"peer_ms": 2.5, "peer_bytes": 2**22}]).splitlines()[-1]
     assert told == "| nt-xent | 640 x 1024 | 1.00 | 2.50 | 2.5 | 1.0 | 4.0 | 4.0 |"
+    told = comparison.loss_table([row | {"peer_ms": 9000.0, "peer_bytes": None}]).splitlines()[-1]
+    assert told.endswith("| 1.0 | not measured |  |")
+
+
+def test_only_failed_allocations_are_told_as_too_much():
+    assert comparison.too_much(RuntimeError("can't allocate memory: you tried")) == "over 8 GB"
+    assert comparison.too_much(MemoryError()) == "over 8 GB"
+    with pytest.raises(RuntimeError, match="shape"):
+        comparison.too_much(RuntimeError("shape mismatch"))
+
+
+def test_the_limit_on_memory_holds_inside_and_is_gone_afterwards():
+    import resource
+
+    import torch
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with comparison.limited_memory(), pytest.raises(RuntimeError, match="memory"):
+        torch.empty(2 * comparison.MEMORY_LIMIT, dtype=torch.uint8)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before

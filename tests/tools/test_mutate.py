@@ -104,6 +104,10 @@ def half(x, step=1):
 
 def unseen(x):
     return x + 1
+
+
+def same(x):
+    return x
 '''
 TEST = """from kinfold.dro.half import half
 
@@ -123,7 +127,7 @@ def tree(tmp_path):
         "src/kinfold/dro/__init__.py": "",
         "src/kinfold/dro/half.py": HALF,
         "tests/dro/test_half.py": TEST,
-        "tests/contract/test_losses.py": "def test_dro_alone():\n    pass\n",
+        "tests/contract/test_losses.py": "from kinfold.dro.half import same\n\n\ndef test_dro_alone():\n    same(1)\n",
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -138,7 +142,7 @@ def change(text):
 def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatch):
     copy = Copy(tree)
     try:
-        passed = copy.unchanged("dro")
+        passed = copy.unchanged("dro", trial.TESTS["dro"])
         assert set(passed.tests) == {
             "tests/dro/test_half.py::test_half",
             "tests/contract/test_losses.py::test_dro_alone",
@@ -153,10 +157,19 @@ def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatc
         assert (tree / "src/kinfold/dro/half.py").read_text() == HALF
         (copy.tree / "tests/dro/test_half.py").write_text(TEST.replace("4", "5"))
         with pytest.raises(RuntimeError, match=r"fail without any change: .*test_half"):
-            copy.unchanged("dro")
+            copy.unchanged("dro", trial.TESTS["dro"])
     finally:
         copy.close()
     assert not copy.folder.exists()
+
+
+def test_a_test_that_enters_nothing_concerns_every_change():
+    """It reads signatures, or works in another process."""
+    first = change("x -= 3 * step")
+    functions = {"far": [["kinfold/dro/half.py", 12]], "near": [[first.file, first.function]], "reads": []}
+    passed = Passed({name: {"seconds": 0.5, "functions": entered} for name, entered in functions.items()})
+    assert [*passed.concerning(first)] == ["near", "reads"]
+    assert passed.concerning(first)["near"] == trial.LEAST_SECONDS + 0.5 * trial.LONGER
 
 
 def test_records_outlive_a_kill_and_survivors_are_tried_again_with_new_tests(tree, tmp_path):
@@ -169,14 +182,22 @@ def test_records_outlive_a_kill_and_survivors_are_tried_again_with_new_tests(tre
     assert records.outcome("dro", first) == Outcome("caught", "a test", 1.0)
     assert records.outcome("dro", second) == Outcome("survived", "", 2.0)
     assert records.outcome("dro", change("count += 2")) is None
-    records.keep_passed("dro", Passed({"a test": {"seconds": 1.0, "functions": []}}))
-    assert records.passed("dro").seconds == 1.0
+    names = ("tests/dro/test_half.py::test_half", "tests/contract/test_losses.py::test_dro_alone")
+    assert records.passed("dro") == (Passed({}), trial.TESTS["dro"])
+    records.keep_passed("dro", Passed({name: {"seconds": 1.0, "functions": []} for name in names}))
+    known, again = records.passed("dro")
+    assert ([*known.tests], again) == ([*names], ())
     (tree / "tests/dro/test_half.py").write_text(TEST.replace("8", "9"))
-    assert records.passed("dro") is None
+    (tree / "tests/dro/test_more.py").write_text(TEST)
+    records = Records(tmp_path / "kept", tree)
+    known, again = records.passed("dro")
+    assert ([*known.tests], again) == ([names[1]], ("tests/dro/test_half.py", "tests/dro/test_more.py"))
     assert records.outcome("dro", first).kind == "caught"
     assert records.outcome("dro", second) is None
     (tree / "src/kinfold/dro/half.py").write_text(HALF.replace("Half", "A half"))
+    records = Records(tmp_path / "kept", tree)
     assert records.outcome("dro", first) is None
+    assert records.passed("dro")[1] == trial.TESTS["dro"]
 
 
 def test_the_rate_leaves_out_what_is_equivalent_and_nothing_else(tmp_path):

@@ -1,0 +1,170 @@
+"""One change, tried: a copy of the package with the changed line in it, and the tests that could notice."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.mutations.changes import Change
+
+# what is run for a room; the tests of other rooms would notice some changes too, but take longer
+TESTS = {
+    "losses": ("src/kinfold/losses", "tests/losses", "tests/contract/test_losses.py", "tests/contract/test_compile.py"),
+    "dro": ("src/kinfold/dro", "tests/dro", "tests/contract/test_losses.py"),
+    "metrics": ("src/kinfold/metrics", "tests/metrics", "tests/cli/test_evaluate.py"),
+}
+# the robust losses go through all that every loss goes through
+KEYWORDS = {"losses": "not dro-", "dro": "dro", "metrics": ""}
+COPIED = ("src", "tests", "pyproject.toml")
+ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "chosen", "-m", "not slow", "--tb=no")
+# a test may take ten times as long as it did, and so much more, in seconds of processor time
+LONGER, LEAST_SECONDS = 10.0, 20.0
+LONG = 1.0  # seconds
+WAIT = 3600.0  # for a run that does nothing at all
+TOO_LONG = -signal.SIGPROF
+CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE, -signal.SIGBUS)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The tests of a room on the unchanged package: seconds and functions entered (file, first line) of each."""
+
+    tests: dict[str, dict[str, object]]
+
+    @property
+    def seconds(self) -> float:
+        return sum(float(str(entry["seconds"])) for entry in self.tests.values())
+
+    def concerning(self, change: Change) -> dict[str, float]:
+        """The tests that entered the changed function, those of its name first, quick ones before others, long ones at
+        the end, and how long each may take.
+
+        All tests for a line outside of functions, or where none entered it: it may have run before, or elsewhere.
+        A test that enters no function at all (it reads signatures, or works in another process) concerns every change.
+        """
+        inside = [name for name in self.tests if [change.file, change.function] in self._functions(name)]
+        names = [*inside, *(name for name in self.tests if not self._functions(name))] if inside else [*self.tests]
+        stem = Path(change.file).stem
+        words = {stem, stem.replace("_", "-")}
+
+        def distance(name: str) -> tuple[bool, bool, bool, float]:
+            same_file = any(file == change.file for file, _ in self._functions(name))
+            seconds = float(str(self.tests[name]["seconds"]))
+            return seconds > LONG, not any(word in name for word in words), not same_file, seconds
+
+        chosen = sorted(names, key=distance)
+        return {name: LEAST_SECONDS + LONGER * float(str(self.tests[name]["seconds"])) for name in chosen}
+
+    def _functions(self, name: str) -> list[list[object]]:
+        found = self.tests[name]["functions"]
+        assert isinstance(found, list)
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """kind: "caught", "timed out" or "survived"; by: the test that failed first."""
+
+    kind: str
+    by: str
+    seconds: float
+
+
+class Copy:
+    """A copy of package and tests in a temporary folder, and a process that runs tests there; the working tree is never
+    touched."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kinfold-mutation-"))
+        self.tree = self.folder / "tree"
+        for name in COPIED:
+            source = root / name
+            if source.is_dir():
+                shutil.copytree(source, self.tree / name)  # with what is compiled: times and sizes stay the same
+            else:
+                shutil.copy(source, self.tree / name)
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("nursery.py"))],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self._nursery.terminate()
+        self._nursery.communicate()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def unchanged(self, room: str, paths: tuple[str, ...]) -> Passed:
+        """The tests of some paths, which have to pass."""
+        code, found = self._run(room, paths, None)
+        if code == 5:  # nothing for this room in them
+            return Passed({})
+        if code != 0 or "tests" not in found:
+            raise RuntimeError(
+                f"the tests of {room} fail without any change: {found.get('failed', f'exit code {code}')}"
+            )
+        tests = found["tests"]
+        assert isinstance(tests, dict)
+        return Passed(tests)
+
+    def changed(self, room: str, change: Change, passed: Passed) -> Outcome:
+        """Whether the tests of the room notice the change."""
+        names = passed.concerning(change)
+        files = dict.fromkeys(name.split("::")[0] for name in names)
+        path = self.tree / "src" / change.file
+        original = path.read_text()
+        path.write_text(change.applied(original))
+        # a changed line may have the length and the second of the line before: nothing compiled is taken or kept
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()
+        began = time.perf_counter()
+        try:
+            code, found = self._run(room, tuple(files), names)
+        finally:
+            path.write_text(original)
+        seconds = time.perf_counter() - began
+        if code is None or code == TOO_LONG:
+            return Outcome("timed out", "", seconds)
+        if code == 0:
+            return Outcome("survived", "", seconds)
+        by = "the interpreter, which crashed" if code in CRASHES else found.get("failed")
+        if not by:  # whatever went wrong, no test noticed the change
+            raise RuntimeError(f"the tests of {change.file} could not be run to an end: exit code {code}")
+        return Outcome("caught", str(by), seconds)
+
+    def _run(
+        self, room: str, paths: tuple[str, ...], limits: dict[str, float] | None
+    ) -> tuple[int | None, dict[str, object]]:
+        """The exit code, None where nothing happened for too long, and what the plugin wrote."""
+        result, chosen = self.folder / "result.json", self.folder / "tests.json"
+        result.unlink(missing_ok=True)
+        environment = {
+            "PYTHONPATH": os.pathsep.join(map(str, (self.tree / "src", Path(__file__).parent))),
+            "MUTATION_ROOM": f"kinfold/{room}",
+            "MUTATION_RESULT": str(result),
+        }
+        if limits is not None:
+            chosen.write_text(json.dumps([*limits.items()]))
+            environment |= {"MUTATION_TESTS": str(chosen), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = {
+            "arguments": [*ARGUMENTS, "-k", KEYWORDS[room], *paths],
+            "environment": environment,
+            "folder": str(self.tree),
+            "seconds": WAIT,
+        }
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._nursery.stdin.write(json.dumps(run) + "\n")
+        self._nursery.stdin.flush()
+        answer = self._nursery.stdout.readline()
+        if not answer:
+            raise RuntimeError("the process that runs the tests has ended")
+        return json.loads(answer), json.loads(result.read_text()) if result.exists() else {}
