@@ -79,6 +79,7 @@ def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: dat
         for seed in SEEDS:
             stage = f"{method}, seed {seed}"
             fixed = [f"seed={seed}", f"training.steps={steps}", f"evaluation.every={-(-steps // 3)}"]
+            fixed += [f"schedule.warmup={steps // 10}"] if steps < STEPS else []  # a quick look has little time to rise
             run = _run(
                 folder / stage.replace(" + ", "-").replace(", seed ", "-"), [*changes, *fixed], glyphs, tell, stage
             )

@@ -120,3 +120,21 @@ def test_a_dry_run_shows_the_cells_and_makes_nothing(tmp_path, capsys, monkeypat
     code, output, _ = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--dry-run")
     assert "# tiny, triplet: 6 runs, 2 trials of a search" in output
     assert not (tmp_path / "bench").exists()
+
+
+def test_another_loss_is_not_given_the_miner_of_the_base(tmp_path):
+    base = {"loss": {"name": "margin"}, "miner": {"name": "distance-weighted"}}
+    methods = [
+        {"name": "margin"},
+        {"name": "lifted", "loss": {"name": "lifted"}},
+        {"name": "triplet", "loss": {"name": "triplet"}, "miner": {"name": "semihard"}},
+        {"name": "all", "miner": {"name": "none"}},
+    ]
+    given = suite(tmp_path, base=base, method=methods)
+    miners = {name: given.configuration("tiny", name).miner for name in given.methods}
+    assert {name: miner and miner.name for name, miner in miners.items()} == {
+        "margin": "distance-weighted",
+        "lifted": None,
+        "triplet": "semihard",
+        "all": None,
+    }

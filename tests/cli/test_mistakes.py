@@ -1,5 +1,7 @@
 """The mistakes of a first hour: each is answered with what is wrong and what to do, and leaves nothing behind."""
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,6 +9,7 @@ from PIL import Image
 from tests.cli.runs import feature_run, run
 
 LAST = ["--set", "evaluation.selection=last", "--set", "evaluation.patience=none"]
+WILD = ["--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e38"]
 SHORT = ["--set", "training.steps=2", "--set", "model.dim=8"]
 
 
@@ -61,6 +64,19 @@ def desk(tmp_path, monkeypatch):
         (["train", "features", "--root", "rows.npz", "--set", "steps=10"], "(did you mean 'training.steps'?)"),
         (["train", "features", "--root", "rows.npz", "--set", "steps"], "a change looks like loss.k=160"),
         (["train", "features", "--root", "rows.npz", "--set", "sampler.batch_size=81"], "batch_size=80 or 85"),
+        (
+            ["train", "features", "--root", "rows.npz", "--set", "sampler.per_class=80"],
+            "nothing to push apart",
+        ),
+        (
+            ["train", "features", "--root", "rows.npz", "--loss", "lifted", "--set", "miner.name=semihard"],
+            "use a miner that selects pairs (all, multi-similarity, semihard-pairs, distance-weighted-pairs), or none "
+            "(--set miner.name=none)",
+        ),
+        (
+            ["train", "features", "--root", "rows.npz", "--loss", "proxy-anchor", "--set", "miner.name=semihard"],
+            "there is nothing to mine; leave the miner out (in a recipe: --set miner.name=none)",
+        ),
         (["train", "features", "--root", "singles.npz"], "no class that was held out has two items"),
         (
             ["train", "features", "--root", "singles.npz", *LAST],
@@ -76,7 +92,7 @@ def desk(tmp_path, monkeypatch):
         (["train", "glyphs", "--resume", "runs/a"], "--resume goes on with a run as it was begun"),
         (["train", "--resume", "runs/zzz"], "not the folder of a run"),
         (["evaluate", "rows.npz", "-m", "recall@one"], "unknown metric 'recall@one' (did you mean 'recall@1'?)"),
-        (["evaluate", "names.npz"], "no array of embeddings among vectors, species; say which one it is"),
+        (["evaluate", "names.npz"], "among vectors, species; say which one it is, as in --embeddings-key vectors"),
         (["search", "RUN", "#9999"], "there is no item 9999"),
         (["search", "RUN", "wren.jpg"], "there is no file wren.jpg; a query is an image"),
         (["export", "RUN", "--out", "model.tflite"], "--out must end in .onnx or .pt2"),
@@ -118,3 +134,50 @@ def test_features_narrower_than_the_recipe_are_no_mistake(desk, capsys, monkeypa
     )
     assert code == 0, errors
     assert "dim = 16" in (desk / "r" / "configuration.toml").read_text()
+
+
+@pytest.mark.parametrize("loss", ["proxy-anchor", "multi-similarity", "lifted", "dro-topk"])
+def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys, monkeypatch, loss):
+    given = ["train", "features", "--root", "rows.npz", "--loss", loss, "--set", "training.steps=2", "--out", "r"]
+    code, _, errors = run(capsys, monkeypatch, *given)
+    assert code == 0, errors
+    assert "[miner]" not in (desk / "r" / "configuration.toml").read_text()
+
+
+def test_a_training_that_diverges_says_so_and_ends_with_code_one(desk, capsys, monkeypatch):
+    given = ["train", "features", "--root", "rows.npz", *SHORT, *WILD, "--out", "r"]
+    code, shown, errors = run(capsys, monkeypatch, *given, "--set", "training.steps=20")
+    assert code == 1, errors
+    assert "the training came to nothing: the loss or the weights were not finite at step" in errors
+    assert "of 20" in shown
+
+
+def test_the_test_classes_of_an_unfinished_run_stay_sealed(desk, capsys, monkeypatch):
+    rows, labels = np.load("rows.npz")["embeddings"], np.load("rows.npz")["labels"]
+    np.savez("split.npz", embeddings=rows, labels=labels, split=np.where(labels < 20, "train", "test"))
+    given = ["train", "features", "--root", "split.npz", *SHORT, "--out", "r"]
+    assert run(capsys, monkeypatch, *given)[0] == 0
+    assert json.loads(run(capsys, monkeypatch, "evaluate", "r", "--json")[1])["queries"] == 80
+    (desk / "r" / "scores.json").unlink()  # as if it had been stopped before
+    assert json.loads(run(capsys, monkeypatch, "evaluate", "r", "--json")[1])["queries"] == 32  # of four classes
+    code, _, errors = run(capsys, monkeypatch, "evaluate", "r", "--split", "test")
+    assert code == 2
+    assert "its test classes stay sealed until it is" in errors
+    code, _, errors = run(capsys, monkeypatch, "evaluate", "split.npz")
+    assert code == 0
+    assert "all rows, of test, train; --split test takes those alone" in errors
+
+
+def test_a_run_is_not_continued_on_other_data(desk, capsys, monkeypatch):
+    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r"]
+    assert run(capsys, monkeypatch, *given)[0] == 0
+    (desk / "r" / "scores.json").unlink()
+    kept = (desk / "rows.npz").read_bytes()
+    rows, labels = np.load("rows.npz")["embeddings"], np.load("rows.npz")["labels"]
+    for other in ({"embeddings": rows[::-1], "labels": labels}, {"embeddings": rows, "labels": labels // 2}):
+        np.savez("rows.npz", **other)
+        code, _, errors = run(capsys, monkeypatch, "train", "--resume", "r")
+        assert code == 2
+        assert "the data is not what r began with: restore it, or begin a new run" in errors
+    (desk / "rows.npz").write_bytes(kept)
+    assert run(capsys, monkeypatch, "train", "--resume", "r")[0] == 0

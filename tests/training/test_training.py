@@ -307,7 +307,6 @@ def test_tensorboard_gets_losses_and_scores(tmp_path):
         (["data.validation=0"], "needs classes to select on"),
         (["data.validation=0.01"], "choose another data.validation"),
         (["model.backbone=conv4"], "holds rows of features, which the backbone 'conv4' does not take"),
-        (["model.dim=13", "model.init=pca"], "choose dim <= 12"),
         (["sampler.batch_size=25"], "25"),
         (["loss.k=3"], "has no option 'k'"),
         (["loss.name=margin", "loss.marginn=3"], "did you mean 'margin'"),

@@ -26,7 +26,7 @@ def demo(
     from kinfold.report.content import collect
     from kinfold.report.page import write_page
 
-    with reporting(enabled=not as_json) as progress:
+    with reporting(enabled=not as_json, lines=True) as progress:
         rows = shown.demo(out, shown.STEPS if steps is None else steps, progress)
         page = write_page(collect(out, tell=progress), out / "report.html")
     if as_json:

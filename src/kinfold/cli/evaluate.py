@@ -31,7 +31,8 @@ def evaluate(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Of a run: train, validation or test; test where there is one. Of a file: short for --where."
+            help="Of a run: train, validation or test; test where there is one and the run is finished. Of a file: "
+            "short for --where split=..."
         ),
     ] = None,
     embeddings_key: Annotated[str | None, typer.Option(help="The array of embeddings in the file.")] = None,
@@ -74,6 +75,8 @@ def evaluate(
             queries = read_stored(embeddings, coarse_key=coarse_key, where=where, **keys)
             others = None if gallery is None else read_stored(gallery, where=where, **keys)
             distance = distance or "cosine"
+            if not where and len(queries.splits) > 1 and not as_json:
+                typer.echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
         found = examine(
             queries.embeddings,
             queries.labels,
@@ -134,7 +137,12 @@ def of_run(
 
     run = Run.open(folder)
     present = run.splits()
-    chosen = split or ("test" if "test" in present else "validation")
+    if split == "test" and not run.finished:
+        raise ValueError(
+            f"{folder} is not finished, and its test classes stay sealed until it is: finish it with kinfold train "
+            f"--resume {folder}, or look at --split validation"
+        )
+    chosen = split or ("test" if "test" in present and run.finished else "validation")
     dataset = present[chosen] if chosen in present else run.data(chosen)  # which says what there is
     found = run.embed(dataset, progress).numpy()
     labels = np.array(dataset.classes)[dataset.labels.numpy()]

@@ -76,6 +76,9 @@ def train(
         typer.echo(json.dumps({"run": str(done.folder), **done.scores}, indent=2))
     else:
         show(done)
+    if done.scores.get("diverged"):
+        typer.echo(f"the training came to nothing: {done.scores['ended']}; try a smaller optimizer.lr", err=True)
+        raise typer.Exit(1)
 
 
 def show(run: "Run") -> None:

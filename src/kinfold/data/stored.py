@@ -10,14 +10,18 @@ from kinfold.data.columns import Columns, read_columns
 from kinfold.data.features import USUAL
 from kinfold.data.items import Array
 
+KEYS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
+
 
 @dataclass(frozen=True)
 class Stored:
-    """Rows of a file: embeddings (N, d), labels (N,), and coarse labels (N,) where asked for."""
+    """Rows of a file: embeddings (N, d), labels (N,), and coarse labels (N,) where asked for; the words of its column
+    `split`, where it has one."""
 
     embeddings: Array
     labels: Array
     coarse_labels: Array | None
+    splits: tuple[str, ...] = ()
 
 
 def read_stored(
@@ -48,7 +52,9 @@ def read_stored(
     if where:
         embeddings, labels = embeddings[keep], labels[keep]
         coarse = None if coarse is None else coarse[keep]
-    return Stored(embeddings, labels, coarse)
+    split = columns.values.get("split")
+    words = () if split is None else tuple(sorted({str(word) for word in split.reshape(-1).tolist()}))
+    return Stored(embeddings, labels, coarse, words)
 
 
 def _found(columns: Columns, key: str | None, usual: tuple[str, ...], what: str) -> Array:
@@ -56,7 +62,9 @@ def _found(columns: Columns, key: str | None, usual: tuple[str, ...], what: str)
     if key is None:
         key = next((name for name in usual if name in names), None)
         if key is None:
-            raise ValueError(f"{columns.path} has no array of {what} among {', '.join(names)}; say which one it is")
+            raise ValueError(
+                f"{columns.path} has no array of {what} among {', '.join(names)}; say which one it is, {KEYS[what]}"
+            )
     return columns.require(key)
 
 

@@ -255,7 +255,7 @@ class Loss(nn.Module):
         if found is None:
             raise ValueError(
                 f"{type(self).__name__} looks at whole neighbourhoods, not at triplets: use a miner that selects pairs "
-                "(all, multi-similarity, semihard-pairs, distance-weighted-pairs)"
+                "(all, multi-similarity, semihard-pairs, distance-weighted-pairs), or none (--set miner.name=none)"
             )
         return found
 

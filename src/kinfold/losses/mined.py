@@ -19,7 +19,10 @@ class Mined(nn.Module):
     def __init__(self, loss: Loss, miner: Miner) -> None:
         super().__init__()
         if loss.proxies is not None:
-            raise ValueError(f"{type(loss).__name__} compares samples with its own proxies: there is nothing to mine")
+            raise ValueError(
+                f"{type(loss).__name__} compares samples with its own proxies: there is nothing to mine; leave the "
+                "miner out (in a recipe: --set miner.name=none)"
+            )
         self.loss = loss
         self.miner = miner
 

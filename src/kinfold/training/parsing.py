@@ -29,18 +29,23 @@ def read(path: Path | str) -> dict[str, Any]:
 
 
 def configure(tables: Table, changes: Sequence[str] = ()) -> Configuration:
-    """A checked configuration from tables, after changes such as "loss.k=160".
+    """A checked configuration from tables, after changes such as "loss.k=160"; the miner "none" is none.
 
     >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
     Choice(name='dro-topk', options={'k': 160})
     """
-    return parse(Configuration, changed(tables, changes), "")
+    given = changed(tables, changes)
+    for name in OPTIONAL:
+        if isinstance(given.get(name), dict) and given[name].get("name") == "none":
+            del given[name]
+    return parse(Configuration, given, "")
 
 
 def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
     """A copy of the tables with values replaced; values are written as in TOML, words may stand without quotes."""
     result: dict[str, Any] = _copy(tables)
-    # names first: another loss or miner begins without the options of the one it replaces
+    mined = any(change.partition("=")[0].strip().startswith("miner.") for change in changes)
+    # names first: another loss or miner begins without the options of the one it replaces, and a loss without its miner
     for change in sorted(changes, key=lambda change: not change.partition("=")[0].strip().endswith(".name")):
         key, equals, written = change.partition("=")
         path = [part.strip() for part in key.split(".")]
@@ -53,6 +58,8 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
                 raise ValueError(f"{change!r}: {part!r} is a value, not a table")
             place = inner
         if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != written.strip(" \"'"):
+            if path[0] == "loss" and not mined:
+                result.pop("miner", None)
             place.clear()
         if written.strip() != "none":
             place[path[-1]] = _value(written)
@@ -64,15 +71,20 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def combined(*layers: Table) -> dict[str, Any]:
-    """Tables over one another, the last on top: keys are merged, a table with another `name` replaces the one below.
+    """Tables over one another, the last on top: keys are merged, a table with another `name` replaces the one below,
+    and another loss is not given the miner of the one it replaces.
 
     >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
     {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
     >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})
     {'loss': {'name': 'margin'}}
+    >>> combined({"loss": {"name": "margin"}, "miner": {"name": "distance-weighted"}}, {"loss": {"name": "lifted"}})
+    {'loss': {'name': 'lifted'}}
     """
     result: dict[str, Any] = {}
     for layer in layers:
+        if "miner" not in layer and _name(layer) not in (None, _name(result)):
+            result.pop("miner", None)
         for key, value in layer.items():
             below = result.get(key)
             if (
@@ -84,6 +96,12 @@ def combined(*layers: Table) -> dict[str, Any]:
             else:
                 result[key] = _copy(value)
     return result
+
+
+def _name(layer: Table) -> Any:
+    """The name of the loss in these tables, where there is one."""
+    loss = layer.get("loss")
+    return loss.get("name") if isinstance(loss, Mapping) else None
 
 
 def parse(kind: type[Kind], table: Any, where: str) -> Kind:

@@ -171,7 +171,14 @@ def _loss(given: Configuration, classes: int, dim: int, *part: int) -> Loss | Mi
 
 def sampler(given: Configuration, train: Dataset) -> samplers.Sampler:
     options = {"seed": given.seed, **given.sampler.options}
-    return samplers.create(given.sampler.name, train.labels, **options)
+    found = samplers.create(given.sampler.name, train.labels, **options)
+    per_class = getattr(found, "per_class", None)
+    if per_class is not None and found.batch_size < 2 * per_class:
+        raise ValueError(
+            f"sampler.per_class={per_class} fills a batch of {found.batch_size} with one class: nothing to push "
+            f"apart; use at most {found.batch_size // 2}"
+        )
+    return found
 
 
 def _filled(kind: str, choice: Choice, classes: int, dim: int, *numbers: int) -> dict[str, Any]:

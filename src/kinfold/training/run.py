@@ -17,7 +17,7 @@ from kinfold.models import Embedder
 from kinfold.training import parts
 from kinfold.training.configuration import Configuration
 from kinfold.training.embedding import embedded
-from kinfold.training.environment import ProcessGroup, environment
+from kinfold.training.environment import ProcessGroup
 from kinfold.training.folder import RunFolder
 from kinfold.training.loop import Callback
 from kinfold.training.parsing import configure, read, tables, to_toml
@@ -55,13 +55,16 @@ def train(
             return Run(place, given, dataset)
         if resume:
             # another number of threads would round differently
-            torch.set_num_threads(json.loads(place.environment.read_text())["threads"])
+            about = json.loads(place.environment.read_text())
+            torch.set_num_threads(about["threads"])
         work = Work(given, dataset, ranks)
+        if resume:
+            work.check_data(place, about.get("data"))
         trainer = work.trainer(place, callbacks)
         # nothing is written before all of it could be put together
         if ranks.first:
             if not resume:
-                place.begin(to_toml(tables(work.given)), environment(work.device))
+                place.begin(to_toml(tables(work.given)), work.about())
             held.enter_context(place.held())
         ranks.wait()
         state = place.last() if resume else None

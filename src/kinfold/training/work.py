@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from kinfold import metrics, models
 from kinfold.data import Batches, Dataset, Pipeline
+from kinfold.data.fingerprint import fingerprint
 from kinfold.files import defined, write_json
 from kinfold.losses import Mined
 from kinfold.metrics.comparison import Distance
@@ -17,7 +18,7 @@ from kinfold.pairs import Ranks
 from kinfold.training import parts
 from kinfold.training.configuration import Configuration
 from kinfold.training.embedding import embedded
-from kinfold.training.environment import chosen_device
+from kinfold.training.environment import chosen_device, environment
 from kinfold.training.folder import RunFolder
 from kinfold.training.logs import JsonLines, tensorboard
 from kinfold.training.loop import Callback, Evaluate, Trainer, finite
@@ -53,6 +54,7 @@ class Work:
     def __init__(self, given: Configuration, dataset: Dataset | None, ranks: Ranks) -> None:
         data = parts.dataset(given.data) if dataset is None else parts.assigned(dataset, given.data)
         self.given = given = parts.resolved(given, data)
+        self._source = data
         self.ranks = ranks
         self.device = chosen_device(given.training.device)
         embedder = parts.model(given)
@@ -69,6 +71,17 @@ class Work:
             models.initialize(self.model.head, features, given.model.init)  # type: ignore[arg-type]  # "auto" is resolved
         if ranks.count > 1:
             models.rank_batch_norm(self.model)
+
+    def check_data(self, folder: RunFolder, known: str | None) -> None:
+        """Refuse to go on with a run on other data than it began with; `known` is what stood for that."""
+        if known is not None and known != fingerprint(self._source):
+            raise ValueError(
+                f"the data is not what {folder.path} began with: restore it, or begin a new run in another folder"
+            )
+
+    def about(self) -> dict[str, Any]:
+        """Where the run is made, and what stands for its data."""
+        return {**environment(self.device), "data": fingerprint(self._source)}
 
     def embedded(self, model: nn.Module, dataset: Dataset, **options: Any) -> Tensor:
         """(N, d) in evaluation mode, by all ranks."""
@@ -161,8 +174,9 @@ class Work:
             "selection": selection.rule,
             "inflated": selection.inflated,
             "step": step,
-            "steps": trainer.done,
+            "steps": trainer.steps if trainer.diverged is not None else trainer.done,
             "ended": _why(trainer),
+            "diverged": trainer.diverged is not None,
         }
         names = given.evaluation.metrics if finite(weights) else []  # ruined weights give no space to measure
         if selection.rule == "validation" and selection.best is not None:
