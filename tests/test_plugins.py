@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import kinfold
 from kinfold import plugins, registry
@@ -164,3 +165,28 @@ def test_a_target_that_is_not_there_is_named(own_names):
     registry.register("losses", "typed", "__main__:TypedIntoANotebook")
     with pytest.raises(ValueError, match="main program, which other processes do not see: put it into a file"):
         kinfold.losses.create("typed")
+
+
+class Bare(torch.nn.Module):
+    """A loss of another library."""
+
+
+class Forgetful(kinfold.losses.Loss):
+    def terms(self, pairs):
+        pairs.per_anchor(pairs.scores.sum(dim=1))
+
+
+def test_what_is_no_loss_is_said_when_it_is_created(own_names):
+    for name, target in (("bare", "Bare"), ("forgetful", "Forgetful")):
+        registry.register("losses", name, f"{__name__}:{target}")
+    with pytest.raises(ValueError, match=r"'bare' is registered as a loss, but Bare is no kinfold\.losses\.Loss"):
+        kinfold.losses.create("bare")
+    forgetful = kinfold.losses.create("forgetful")
+    with pytest.raises(
+        ValueError, match=r"Forgetful.terms gave back NoneType instead of Terms; end it with pairs\.per"
+    ):
+        forgetful(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+    with pytest.raises(ValueError, match="a name in losses is a word, got None"):
+        kinfold.losses.create(None)
+    with pytest.raises(ValueError, match="'glyphs' is not read from a folder: leave root out"):
+        kinfold.data.load("glyphs", "photos")

@@ -128,9 +128,12 @@ def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, sta
 
     tell(stage, 0.0)
     if folder.exists():
-        return train(None, folder, resume=True, dataset=glyphs, callbacks=[follow])
-    changes = [*changes, "evaluation.diagnose=never", f"evaluation.metrics={[*NAMES]}"]
-    return train(recipes.find("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[follow])
+        run = train(None, folder, resume=True, dataset=glyphs, callbacks=[follow])
+    else:
+        changes = [*changes, "evaluation.diagnose=never", f"evaluation.metrics={[*NAMES]}"]
+        run = train(recipes.find("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[follow])
+    tell(stage, 1.0)
+    return run
 
 
 def _untrained(run: Run) -> dict[str, float]:

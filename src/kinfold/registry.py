@@ -170,6 +170,8 @@ def names(kind: str) -> list[str]:
 def resolve(kind: str, name: str) -> Any:
     """The class or function registered under `name`."""
     targets = _kind(kind)
+    if not isinstance(name, str):
+        raise ValueError(f"a name in {kind} is a word, got {name!r}; kinfold.list({kind!r}) shows all")
     if name not in targets:
         hint = f"{nearest(name, targets)}; kinfold.list({kind!r}) shows all, and --plugin FILE adds your own"
         raise ValueError(f"unknown name {name!r} in {kind}{hint}")

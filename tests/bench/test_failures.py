@@ -215,7 +215,7 @@ def test_missing_files_are_told_before_anything_is_begun(tmp_path, capsys, monke
     assert code == 2
     assert f"tiny: there is no {tmp_path / 'tiny.npz'}; say where it is with --root tiny=" in errors
     code, _, errors = command(capsys, monkeypatch, "bench", tmp_path / "none.toml")
-    assert (code, "there is no recipe" in errors) == (2, True)
+    assert (code, "there is no suite" in errors) == (2, True)
     assert not (tmp_path / "bench").exists()
 
 

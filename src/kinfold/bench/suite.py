@@ -128,6 +128,8 @@ def read_suite(path: Path | str, changes: Sequence[str] = (), roots: Mapping[str
     """A suite from its file; `changes`, such as "training.steps=10", go to the base; `roots` gives a data set its
     folder or file. Relative roots and recipes in the file are relative to it."""
     path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no suite {path}")
     tables = read(path)
     base = tables.get("base", {})
     tables["base"] = changed(base, changes) if isinstance(base, Mapping) else base

@@ -25,10 +25,15 @@ def demo(
     from kinfold.cli.progress import reporting
     from kinfold.report.content import collect
     from kinfold.report.page import write_page
+    from kinfold.training.signals import Stopped
 
-    with reporting(enabled=not as_json, lines=True) as progress:
-        rows = shown.demo(out, shown.STEPS if steps is None else steps, progress)
-        page = write_page(collect(out, tell=progress), out / "report.html")
+    try:
+        with reporting(enabled=not as_json, lines=True) as progress:
+            rows = shown.demo(out, shown.STEPS if steps is None else steps, progress)
+            page = write_page(collect(out, tell=progress), out / "report.html")
+    except Stopped as stopped:
+        typer.echo(f"{stopped}, saved; the same command goes on", err=True)
+        raise typer.Exit(128 + stopped.signal) from None
     if as_json:
         scores = {row.method: row.scores for row in rows}
         typer.echo(json.dumps({"report": str(page), "scores": scores}, indent=2))

@@ -65,6 +65,8 @@ def load(name: str, root: Path | str | None = None, **options: Any) -> Dataset:
     """
     reader = registry.resolve("datasets", name)
     parameter = inspect.signature(reader).parameters.get("root")
+    if root is not None and parameter is None:
+        raise ValueError(f"{name!r} is not read from a folder: leave root out")
     if root is not None:
         options["root"] = root
     elif parameter is not None and parameter.default is parameter.empty:

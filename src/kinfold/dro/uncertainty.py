@@ -64,7 +64,7 @@ def number_of_entries(number: float | str, anchors: int) -> float:
             raise ValueError(f"the number of entries must be a number, or such as '2b' for 2 x anchors, got {number!r}")
         return int(number[:-1]) * anchors
     if not number >= 1:
-        raise ValueError(f"the number of entries must be at least 1, got {number}")
+        raise ValueError(f"k or effective, the number of entries, must be at least 1, got {number}")
     return number
 
 

@@ -107,6 +107,13 @@ def create(name: str, **options: Any) -> Loss:
     >>> create("multi-similarity", threshold=0.6).threshold
     0.6
     """
-    loss = registry.create("losses", name, **options)
-    assert isinstance(loss, Loss)
+    target = registry.resolve("losses", name)
+    loss = (
+        None
+        if isinstance(target, type) and not issubclass(target, Loss)
+        else registry.create("losses", name, **options)
+    )
+    if not isinstance(loss, Loss):
+        made = target.__name__ if loss is None else type(loss).__name__
+        raise ValueError(f"{name!r} is registered as a loss, but {made} is no kinfold.losses.Loss; derive it from that")
     return loss

@@ -232,13 +232,22 @@ class Loss(nn.Module):
         if relation.degree is None:
             size = seen.anchors.shape[0]
             pairs = ScoredPairs(scores, positives, negatives, x, y, None, labels, seen.symmetric, batch_size=size)
-            return self.terms(pairs)
+            return self._stated(pairs)
         # a pair of degree r is counted twice: r as kin, 1 - r as other
         nobody, degree = torch.zeros_like(positives), relation.degree[rows].to(scores)
         kin, other = torch.stack([positives, nobody]), torch.stack([nobody, negatives])
         twice, weights = torch.stack([scores, scores]), torch.stack([degree, 1.0 - degree])
-        terms = self.terms(ScoredPairs(twice, kin, other, x, y, weights, labels, seen.symmetric))
+        terms = self._stated(ScoredPairs(twice, kin, other, x, y, weights, labels, seen.symmetric))
         return terms._replace(values=terms.values.sum(dim=0))
+
+    def _stated(self, pairs: ScoredPairs) -> Terms:
+        found = self.terms(pairs)
+        if not isinstance(found, Terms):
+            raise ValueError(
+                f"{type(self).__name__}.terms gave back {type(found).__name__} instead of Terms; end it with "
+                "pairs.per_anchor(values), pairs.per_pair(values) or Terms.over(values, count)"
+            )
+        return found
 
     def _terms_of_tuples(self, measured: Tensor, seen: View, tuples: Triplets | Quadruplets) -> Terms:
         scores = self.scoring.scores(measured)
@@ -247,7 +256,7 @@ class Loss(nn.Module):
             labels = None if seen.labels is None else seen.labels[tuples.anchor]
             kin, other = torch.stack([tuples.valid, nobody]), torch.stack([nobody, tuples.valid])
             pairs = ScoredPairs(scores, kin, other, labels=labels, symmetric=seen.symmetric, from_triplets=True)
-            terms = self.terms(pairs)
+            terms = self._stated(pairs)
             return terms._replace(values=terms.values.sum(dim=0))
         found = self.tuple_terms(scores, tuples)
         if found is None and isinstance(tuples, Quadruplets):
