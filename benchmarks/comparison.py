@@ -11,8 +11,6 @@ processor: what else the machine does then counts little.
 """
 
 import argparse
-import ast
-import io
 import json
 import os
 import platform
@@ -21,21 +19,19 @@ import subprocess
 import sys
 import tempfile
 import time
-import tokenize
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.installs import install_table, installs
+from benchmarks.reading import entered, lines_to_read, only_code
 from benchmarks.timing import peak_bytes
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +56,6 @@ IMPORTS = {
     OML: STAND_IN + "from oml.losses import TripletLossWithMiner; TripletLossWithMiner(margin=0.2)",
 }
 Step = Callable[[Tensor, Tensor], Tensor]
-Line = tuple[str, int]  # file and number
 
 
 def subject(library: str, name: str) -> tuple[Step, nn.Module] | None:
@@ -87,73 +82,6 @@ def batch(size: Size, classes: int | None = None) -> tuple[Tensor, Tensor]:
     rows, dim, per_class = size
     x = torch.randn(rows, dim, generator=torch.Generator().manual_seed(0)).requires_grad_()
     return x, torch.arange(rows) // per_class % (classes or rows)
-
-
-@dataclass(frozen=True)
-class Way:
-    """What some work enters of a package: how often each function is called, and the lines that are run."""
-
-    calls: Counter[CodeType]
-    run: set[Line]
-
-    @property
-    def functions(self) -> Counter[CodeType]:
-        """Without comprehensions and lambdas, which are read where they stand."""
-        return Counter({code: times for code, times in self.calls.items() if not code.co_name.startswith("<")})
-
-
-def entered(work: Callable[[], object], package: Path) -> Way:
-    way = Way(Counter(), set())
-
-    def note(frame: FrameType, event: str, _: object) -> Any:
-        if not Path(frame.f_code.co_filename).is_relative_to(package):
-            return None
-        if event == "call":
-            way.calls[frame.f_code] += 1
-        way.run.add((frame.f_code.co_filename, frame.f_lineno))
-        return note
-
-    before = sys.gettrace()
-    sys.settrace(note)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return way
-
-
-def lines_to_read(codes: Iterable[CodeType]) -> set[Line]:
-    """Lines of code of these functions: without docstrings, comments and blank lines; what is nested counts once."""
-    return only_code({(code.co_filename, line) for code in codes for line in _extent(code)})
-
-
-def only_code(lines: set[Line]) -> set[Line]:
-    files = {name for name, _ in lines}
-    return lines & {(name, line) for name in files for line in code_lines(Path(name).read_text())}
-
-
-def _extent(code: CodeType) -> range:
-    tree = ast.parse(Path(code.co_filename).read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return range(first, (node.end_lineno or first) + 1)
-    own = [line for _, _, line in code.co_lines() if line]
-    return range(code.co_firstlineno, max(own, default=code.co_firstlineno) + 1)
-
-
-def code_lines(source: str) -> set[int]:
-    """Numbers of the lines that hold more than a comment or a docstring."""
-    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    found: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in silent:
-            found.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return found
 
 
 def reading(library: str) -> list[dict[str, Any]]:
@@ -400,75 +328,6 @@ def evaluation_table(data: dict[str, list[dict[str, Any]]]) -> str:
     return "\n\n".join(tables)
 
 
-def installs(environments: dict[str, Path], rounds: int = 7) -> list[dict[str, Any]]:
-    """What a bare install brings, and what it takes until the first loss is made."""
-    timed = "import torch, sys, time; before, begin = len(sys.modules), time.process_time()\n{}\n"
-    timed += "print(time.process_time() - begin, len(sys.modules) - before)"
-    told: dict[str, list[tuple[float, ...]]] = {name: [] for name in environments}
-    for _ in range(rounds):
-        for name, python in environments.items():
-            command = [str(python), "-c", timed.format(IMPORTS[name])]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            told[name].append(tuple(map(float, done.stdout.split())))
-    found = []
-    for name, python in environments.items():
-        site = next((python.parent.parent / "lib").glob("python*")) / "site-packages"
-        own = needed(name, site) - needed("torch", site)
-        sizes = [sum(f.stat().st_size for f in _files(part, site)) for part in own]
-        found.append(
-            {
-                "library": f"{name} {getattr(distribution(name, site), 'version', '')}",
-                "distributions": len(own),
-                "megabytes": sum(sizes) / 2**20,
-                "modules": int(min(told[name])[1]),
-                "seconds": min(told[name])[0],
-            }
-        )
-    return found
-
-
-def distribution(name: str, site: Path) -> metadata.Distribution | None:
-    return next(iter(metadata.distributions(name=name, path=[str(site)])), None)
-
-
-def needed(name: str, site: Path) -> set[str]:
-    """A distribution and all that it requires, by the metadata of what is installed; extras are not asked for."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    found: set[str] = set()
-    waiting = [Requirement(name)]
-    while waiting:
-        asked = waiting.pop()
-        installed = distribution(asked.name, site)
-        if installed is None or canonicalize_name(asked.name) in found:
-            continue
-        found.add(canonicalize_name(asked.name))
-        for required in map(Requirement, installed.requires or []):
-            extras = [{"extra": extra} for extra in ("", *asked.extras)]
-            if required.marker is None or any(required.marker.evaluate(extra) for extra in extras):
-                waiting.append(required)
-    return found
-
-
-def _files(name: str, site: Path) -> list[Path]:
-    installed = distribution(name, site)
-    listed = [] if installed is None else installed.files or []
-    paths = [site / str(file) for file in listed if "__pycache__" not in str(file)]
-    return [path for path in paths if path.exists()]
-
-
-def install_table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| | distributions beside torch's | MB of these | modules for one loss | seconds for them |",
-        "|---|---|---|---|---|",
-    ]
-    for r in rows:
-        own = f"| {r['library']} | {r['distributions']} | {r['megabytes']:.0f} | {r['modules']} | "
-        lines.append(own + f"{r['seconds']:.2f} |")
-    return "\n".join(lines)
-
-
 def child(python: Path | str, what: str, argument: str) -> Any:
     """What another interpreter found, which may hold another library."""
     command = [str(python), "-m", "benchmarks.comparison", "--child", what, argument]
@@ -486,7 +345,7 @@ def measure(parts: list[str], environments: dict[str, Path], small: bool, second
         found["reading"] = [row for name, python in pythons.items() for row in child(python, "reading", name)]
         print(reading_table(found["reading"]), "\n", flush=True)
     if "installs" in parts and environments:
-        found["installs"] = installs(environments)
+        found["installs"] = installs(environments, IMPORTS)
         print(install_table(found["installs"]), "\n", flush=True)
     if "losses" in parts:
         found["triplets"] = [row for name, python in pythons.items() for row in child(python, "triplets", name)]

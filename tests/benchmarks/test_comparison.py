@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from benchmarks import comparison
+from benchmarks import comparison, installs, reading
 
 SOURCE = dedent('''
     """Docstring of the module."""
@@ -43,12 +43,12 @@ def way(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "followed_module", raising=False)
     import followed_module
 
-    return comparison.entered(lambda: followed_module.outer(1), tmp_path)
+    return reading.entered(lambda: followed_module.outer(1), tmp_path)
 
 
 def test_blank_lines_comments_and_docstrings_are_not_code():
     lines = SOURCE.splitlines()
-    told = [lines[number - 1].strip() for number in sorted(comparison.code_lines(SOURCE))]
+    told = [lines[number - 1].strip() for number in sorted(reading.code_lines(SOURCE))]
     assert told == [
         "def outer(x):",
         "if x > 10:",
@@ -67,18 +67,18 @@ def test_blank_lines_comments_and_docstrings_are_not_code():
 
 def test_only_functions_that_are_entered_count_and_comprehensions_stand_in_theirs(way):
     assert {code.co_name: times for code, times in way.functions.items()} == {"outer": 1, "inner": 2}
-    assert len(comparison.lines_to_read(way.calls)) == 6 + 4  # a branch that is not taken is still read
+    assert len(reading.lines_to_read(way.calls)) == 6 + 4  # a branch that is not taken is still read
 
 
 def test_lines_that_are_run_leave_out_branches_not_taken(way):
     lines = SOURCE.splitlines()
-    run = {lines[number - 1].strip() for _, number in comparison.only_code(way.run)}
+    run = {lines[number - 1].strip() for _, number in reading.only_code(way.run)}
     assert "if x > 10:" in run
     assert "return never(" not in run
 
 
 def test_work_outside_the_package_is_not_followed(tmp_path):
-    way = comparison.entered(lambda: Path("a").joinpath("b"), tmp_path)
+    way = reading.entered(lambda: Path("a").joinpath("b"), tmp_path)
     assert not way.calls
     assert not way.run
 
@@ -86,7 +86,7 @@ def test_work_outside_the_package_is_not_followed(tmp_path):
 def test_a_failing_call_leaves_no_tracer_behind(tmp_path):
     before = sys.gettrace()
     with pytest.raises(ZeroDivisionError):
-        comparison.entered(lambda: 1 / 0, tmp_path)
+        reading.entered(lambda: 1 / 0, tmp_path)
     assert sys.gettrace() is before
 
 
@@ -114,7 +114,7 @@ def test_requirements_are_followed_through_extras_that_were_asked_for_and_no_oth
     _installed(tmp_path, "middle", "speed; extra == 'fast'", "slow; extra == 'slow'", "top")
     for name in ("later", "shown", "speed", "slow", "stranger"):
         _installed(tmp_path, name)
-    assert comparison.needed("top", tmp_path) == {"top", "middle", "speed"}
+    assert installs.needed("top", tmp_path) == {"top", "middle", "speed"}
 
 
 def test_a_loss_that_the_peer_cannot_hold_is_told_in_words():
