@@ -259,8 +259,9 @@ def _kind(kind: str) -> dict[str, str]:
 @cache
 def _add_installed() -> None:
     """Names that installed packages bring along; ours cannot be replaced by installing something."""
+    installed = metadata.entry_points()  # once for all kinds: it looks at every installed package
     for kind, targets in _TARGETS.items():
-        for point in metadata.entry_points(group=f"kinfold.{kind}"):
+        for point in installed.select(group=f"kinfold.{kind}"):
             if targets.setdefault(point.name, point.value) != point.value:
                 warnings.warn(
                     f"{point.value} is not used: {point.name!r} in {kind} is {targets[point.name]} already",

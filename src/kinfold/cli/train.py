@@ -91,7 +91,9 @@ def show(run: "Run") -> None:
     table = Table()
     table.add_column("metric")
     for split in columns:
-        table.add_column(f"{split} (inflated)" if split == "test" and scores["inflated"] else split, justify="right")
+        count = scores.get("classes", {}).get(split)
+        heading = f"{split} (inflated)" if split == "test" and scores["inflated"] else split
+        table.add_column(heading if count is None else f"{heading}, {count:,} classes", justify="right")
     for name in run.configuration.evaluation.metrics:
         table.add_row(name, *(_number(scores[split].get(name)) for split in columns))
     console = Console(file=sys.stdout)

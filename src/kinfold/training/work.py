@@ -188,6 +188,10 @@ class Work:
             scores["test_steps"] = {name: int(when) for name, (_, when) in selection.oracle.items()}
         elif self.test is not None:
             scores["test"] = self.measured(self.model, self.test.open(trainer), names)
+        # fewer classes are easier to tell apart: a score means something only beside their number
+        test = None if self.test is None else self.test.open(trainer)
+        seen = {"train": self.train, "validation": self.validation, "test": test}
+        scores["classes"] = {name: len(part.classes) for name, part in seen.items() if part is not None}
         if given.evaluation.diagnose != "never" and finite(weights):
             scores["train_space"] = self.measured(self.model, self.train, given.evaluation.diagnostics)
         if self.ranks.first:
