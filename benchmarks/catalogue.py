@@ -11,7 +11,6 @@ the machine disturbs little; minima of rounds that take turns.
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 import kinfold
 from benchmarks import evaluate as evaluation
 from benchmarks.losses import SIZES, floor
+from benchmarks.timing import about
 
 NUMBERS = {"recall@k": "recall@1", "precision@k": "precision@10", "rho@k": "rho@2", "tar@far=x": "tar@far=0.001"}
 # rows, dimension, classes, noise: as the test classes of CUB
@@ -161,19 +161,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("results/bench_catalogue.json"), help="where the numbers go")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    about = {
-        "torch": torch.__version__,
-        "kinfold": kinfold.__version__,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
     found: dict[str, Found] = {}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     for kind in arguments.only:
         found[kind] = KINDS[kind](arguments.seconds)
         print(table(kind, found[kind]), flush=True)
-        arguments.json.write_text(json.dumps({"about": about, "catalogue": found}, indent=1))
+        arguments.json.write_text(json.dumps({"about": about(), "catalogue": found}, indent=1))
     print(f"written to {arguments.json}")
 
 

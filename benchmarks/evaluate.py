@@ -10,7 +10,6 @@ inputs were there.
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import kinfold
+from benchmarks.timing import about
 from kinfold.metrics import evaluate, neighbors
 
 # rows, dimension, classes, and the noise that leaves recall@1 about where trained nets do
@@ -177,9 +176,7 @@ def main() -> None:
     if arguments.child:
         child(*arguments.child)
         return
-    about = {"torch": torch.__version__, "kinfold": kinfold.__version__, "threads": torch.get_num_threads()}
-    about |= {"python": platform.python_version(), "machine": platform.machine()}
-    result: dict[str, Any] = {"about": about, "sizes": {}, "large": []}
+    result: dict[str, Any] = {"about": about(), "sizes": {}, "large": []}
     for size in [s for s in arguments.sizes if s in SIZES]:
         works = subjects(size)
         if arguments.no_peer:

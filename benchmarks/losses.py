@@ -11,7 +11,6 @@ matrices of the loss' own shape, (B, B) or (B, number of proxies); negative wher
 import argparse
 import inspect
 import json
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from torch.nn import functional
 
 import kinfold
 from benchmarks.peer import peers, probe, work
-from benchmarks.timing import interleaved, peak_bytes
+from benchmarks.timing import about, interleaved, peak_bytes
 from kinfold.losses import Mined
 
 SIZES = [(80, 1024, 5), (640, 1024, 5), (4096, 128, 4)]
@@ -153,16 +152,9 @@ def main() -> None:
                 loss = make(name, options, miner, classes, size[1])
                 results.append(measure(title, loss, size, num_classes, told.get(title), arguments.seconds))
                 print(table(results[-1:]).splitlines()[-1], flush=True)
-    about = {
-        "torch": torch.__version__,
-        "kinfold": kinfold.__version__,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
     runtime = dro_runtime.measure(4.0)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({"about": about, "results": results, "runtime": runtime}, indent=1))
+    arguments.json.write_text(json.dumps({"about": about(), "results": results, "runtime": runtime}, indent=1))
     print("\n".join(["", table(results), "", dro_runtime.table(runtime), "", f"written to {arguments.json}"]))
 
 

@@ -1,12 +1,26 @@
 """Timing several things against each other in one run, and the memory that one of them takes."""
 
 import gc
+import platform
 import time
 from collections.abc import Callable
 
 import torch
 
 Work = Callable[[], None]
+
+
+def about() -> dict[str, object]:
+    """What was measured with what."""
+    import kinfold  # not above: peers are timed in environments without it
+
+    return {
+        "torch": torch.__version__,
+        "kinfold": kinfold.__version__,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
 
 
 def interleaved(works: dict[str, Work], seconds: float = 1.5, least: int = 5, most: int = 60) -> dict[str, float]:

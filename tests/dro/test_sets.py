@@ -8,6 +8,7 @@ import torch
 from scipy import optimize
 
 from kinfold.dro import KL, Average, ChiSquare, KLBall, Simplex, TopK
+from tests.dro.sets import SETS
 from tests.problems import generator
 
 
@@ -148,18 +149,6 @@ def test_chi_square_is_mean_plus_deviation_exactly_while_all_weights_are_positiv
             assert value.item() <= formula.item() + 1e-12
     assert inside > 50
     assert outside > 50
-
-
-SETS = [
-    Average(),
-    Simplex(),
-    TopK(3),
-    KL(0.3),
-    KLBall(radius=0.4),
-    KLBall(effective=2),
-    ChiSquare(radius=0.5),
-    ChiSquare(effective=2),
-]
 
 
 @pytest.mark.parametrize("chosen", SETS, ids=repr)
