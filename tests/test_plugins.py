@@ -176,6 +176,31 @@ class Forgetful(kinfold.losses.Loss):
         pairs.per_anchor(pairs.scores.sum(dim=1))
 
 
+class PerPair(kinfold.losses.Loss):
+    """Says nothing of its kind, which is then "anchor", and gives a value for each pair."""
+
+    def terms(self, pairs):
+        return pairs.per_pair(pairs.scores)
+
+
+class Detached(kinfold.losses.Loss):
+    def terms(self, pairs):
+        return pairs.per_anchor((pairs.scores > 0.5).float().sum(dim=1))
+
+
+def test_values_of_another_shape_and_values_without_a_gradient_are_refused():
+    labels = torch.tensor([0, 0, 1, 1])
+    with pytest.raises(
+        ValueError, match=r"PerPair is of kind 'anchor', .* shape \(4,\) for scores \(4, 4\), not \(4, 4\)"
+    ):
+        PerPair()(torch.eye(4), labels)
+    with pytest.raises(ValueError, match=r"Detached do not depend on the scores .* leave out \.detach"):
+        Detached()(torch.eye(4, requires_grad=True), labels)
+    assert float(Detached()(torch.eye(4), labels)) == 1.0  # to look at, it may be anything
+    with torch.no_grad():
+        assert float(Detached()(torch.eye(4, requires_grad=True), labels)) == 1.0
+
+
 def test_what_is_no_loss_is_said_when_it_is_created(own_names):
     for name, target in (("bare", "Bare"), ("forgetful", "Forgetful")):
         registry.register("losses", name, f"{__name__}:{target}")

@@ -167,6 +167,11 @@ def names(kind: str) -> list[str]:
     return [*_kind(kind)]
 
 
+def targets(kind: str) -> dict[str, str]:
+    """Where each name of a kind lives, as `module:attribute`; nothing is imported."""
+    return {**_kind(kind)}
+
+
 def resolve(kind: str, name: str) -> Any:
     """The class or function registered under `name`."""
     targets = _kind(kind)

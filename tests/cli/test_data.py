@@ -164,3 +164,27 @@ def test_a_killed_command_goes_on(tmp_path):
     first = np.asarray(test.items[0]).flatten() / 255
     assert np.allclose(found["embeddings"][0], first)
     assert found["labels"].tolist() == [test.classes[label] for label in test.labels.tolist()]
+
+
+def test_what_an_error_recommends_can_be_typed(folder, tmp_path, capsys, monkeypatch):
+    table = tmp_path / "birds.csv"
+    lines = [f"{label}/{i}.png,{label}" for label in ("crow", "wren") for i in range(5)]
+    table.write_text("\n".join(["file,species", *lines]))
+    base = ("--root", table, "--set", f"data.options.images={json.dumps(str(folder))}")
+    code, _, errors = run(capsys, monkeypatch, "data", "check", "table", *base)
+    assert code == 2
+    assert "--set data.options.columns.path=... on the command line" in errors
+    told = ("--set", "data.options.columns.path=file", "--set", "data.options.columns.label=species")
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "table", *base, *told, "--json")
+    assert code == 0
+    assert (json.loads(out)["items"], json.loads(out)["classes"]) == (10, 2)
+    code, _, _ = run(capsys, monkeypatch, "embed", "table", *base, *told, "--out", tmp_path / "birds.npz")
+    assert code == 0
+    with np.load(tmp_path / "birds.npz") as file:
+        assert len(file["embeddings"]) == 10
+
+
+def test_only_options_of_the_data_set_are_set(folder, capsys, monkeypatch):
+    code, _, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--set", "loss.k=2")
+    assert code == 2
+    assert "only options of the data set can be set here, data.options.NAME=VALUE" in errors

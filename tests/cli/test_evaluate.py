@@ -121,17 +121,6 @@ def test_help_and_version_in_a_process_of_its_own():
     assert version.stdout == f"kinfold {kinfold.__version__}\n"
 
 
-def test_list(capsys, monkeypatch):
-    code, out, _ = run(capsys, monkeypatch, "list", "metrics")
-    assert code == 0
-    assert out.split() == kinfold.list("metrics")
-    code, out, _ = run(capsys, monkeypatch, "list", "--json")
-    assert json.loads(out)["miners"] == kinfold.list("miners")
-    code, _, errors = run(capsys, monkeypatch, "list", "metric")
-    assert code == 2
-    assert "did you mean 'metrics'" in errors
-
-
 def test_real_features_of_photographs(capsys, monkeypatch):
     """Untrained features of CUB-200-2011, test classes: a figure that was measured before with other code."""
     folder = os.environ.get("KINFOLD_TEST_DATA")

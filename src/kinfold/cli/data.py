@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def check(
     counts: Annotated[bool, typer.Option(help="Compare with the counts of the papers.")] = True,
     images: Annotated[bool, typer.Option(help="Decode every image once.")] = True,
     workers: Annotated[int, typer.Option(help="Threads that decode.")] = 2,
+    changes: Changes = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     plugin: Plugins = None,
 ) -> None:
@@ -33,7 +35,7 @@ def check(
     from kinfold import data, registry
 
     takes_counts = "check" in inspect.signature(registry.resolve("datasets", name)).parameters
-    dataset = data.load(name, root, **({"check": counts} if takes_counts else {}))
+    dataset = load(name, root, changes, **({"check": counts} if takes_counts else {}))
     looked = images and not _is_features(dataset)
     broken = data.broken_images(dataset, workers) if looked else {}
     found = summary(dataset)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def embed(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
     root: Annotated[Path | None, typer.Option(help="The folder of the data set, or the file of a table.")] = None,
+    changes: Changes = None,
     split: Annotated[str | None, typer.Option(help="Only train, validation or test.")] = None,
     run: Annotated[
         Path | None, typer.Option(help="The folder of the run, or of the repeat of a bench, that embeds.")
@@ -46,7 +48,6 @@ def embed(
     `kinfold embed runs/first --split test --out test.npz` embeds the data that the run was made on. A repeat of a bench
     with several folds embeds with all of its models side by side.
     """
-    from kinfold import data
     from kinfold.cli.progress import reporting
     from kinfold.data.embedding import embed as write
 
@@ -55,9 +56,11 @@ def embed(
     if Path(name).is_dir() and root is None:
         if run is not None or backbone is not None:
             raise ValueError(f"{name} is a run and embeds by itself; to embed a data set with it: --run {name}")
+        if changes:
+            raise ValueError(f"{name} is a run and embeds the data that it was made on: leave --set out")
         run, dataset = Path(name), _data_of(Path(name), split)
     else:
-        dataset = data.load(name, root)
+        dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
     if run is not None:
         embedder = _of_run(run)

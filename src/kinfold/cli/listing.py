@@ -1,25 +1,41 @@
-"""`kinfold list`: what can be used by name."""
+"""`kinfold list`: what can be used by name, and what one of the names is."""
 
+import inspect
 import json
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
-from kinfold import registry
+from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
+from kinfold.recipes import papers
 
 
 def listing(
     kind: Annotated[
         str | None, typer.Argument(help="losses, miners, sets, metrics, recipes, tables, ...; all without it.")
     ] = None,
+    name: Annotated[str | None, typer.Argument(help="One of them: what it is, and its options.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Names of losses, miners, metrics and everything else that is created by name.
+    """Names of losses, miners, metrics and everything else that is created by name; with a name, what that one is.
 
-    Example: `kinfold list metrics`
+    Example: `kinfold list losses triplet`
     """
+    if kind is not None and name is not None:
+        text, options = _described(kind, name)
+        if as_json:
+            typer.echo(json.dumps({"kind": kind, "name": name, "text": text, "options": options}, indent=2))
+            return
+        typer.echo(text)
+        if options:
+            typer.echo("\nOptions")
+            width = max(map(len, options))
+            for option, value in options.items():
+                typer.echo(f"  {option:<{width}}  {value}")
+        return
     kinds = registry.kinds() if kind is None else [kind]
     found = {entry: registry.names(entry) for entry in kinds}
     if as_json:
@@ -27,3 +43,33 @@ def listing(
         return
     for entry, names in found.items():
         typer.echo(f"{entry}: {', '.join(names)}" if kind is None else "\n".join(names))
+
+
+def _described(kind: str, name: str) -> tuple[str, dict[str, str]]:
+    """What stands under a name, and its options with their defaults."""
+    if kind == "recipes":
+        return recipes.find(name).read_text().rstrip(), {}
+    if kind == "tables":
+        papers.find(name)  # raises with the nearest name
+        return (papers.FOLDER / f"{name}.toml").read_text().rstrip(), {}
+    target = registry.resolve(kind, name)
+    texts = [inspect.getdoc(target)]
+    module = f"{target.__module__}:"
+    if sum(place.startswith(module) for place in registry.targets(kind).values()) == 1:
+        # a file for this alone says at its top what it is
+        texts.insert(0, inspect.cleandoc(sys.modules[target.__module__].__doc__ or ""))
+    text = "\n\n".join(filter(None, map(_without_examples, texts)))
+    options = {
+        key: "needed" if parameter.default is parameter.empty else _shown(parameter.default)
+        for key, parameter in inspect.signature(target).parameters.items()
+    }
+    return text or f"{target.__module__}:{target.__qualname__} has no docstring", options
+
+
+def _without_examples(text: str | None) -> str:
+    paragraphs = (text or "").strip().split("\n\n")
+    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.lstrip().startswith(">>>"))
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str | bool | int | float) else str(value)

@@ -58,7 +58,8 @@ class Columns:
 
 def naming(key: str) -> str:
     """How to say which column is meant."""
-    return f"Say which one it is: columns={{{key!r}: ...}} in Python, --set data.options.columns.{key}=... for a recipe"
+    typed = f"--set data.options.columns.{key}=... on the command line"
+    return f"Say which one it is: columns={{{key!r}: ...}} in Python, {typed}"
 
 
 def chosen(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[str, str]:

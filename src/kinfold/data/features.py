@@ -37,7 +37,7 @@ def features(
         if labels is None:
             raise ValueError(
                 f"{root} holds embeddings alone; give the file of their labels: labels='labels.npy' in Python, "
-                "--set data.options.labels=labels.npy for a recipe"
+                "--set data.options.labels=labels.npy on the command line"
             )
         if not root.is_file():
             raise ValueError(f"there is no file {root}")

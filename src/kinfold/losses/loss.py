@@ -247,6 +247,7 @@ class Loss(nn.Module):
                 f"{type(self).__name__}.terms gave back {type(found).__name__} instead of Terms; end it with "
                 "pairs.per_anchor(values), pairs.per_pair(values) or Terms.over(values, count)"
             )
+        found.check(self.kind, pairs.scores, type(self).__name__)
         return found
 
     def _terms_of_tuples(self, measured: Tensor, seen: View, tuples: Triplets | Quadruplets) -> Terms:

@@ -4,7 +4,7 @@ A loss is a ratio of sums (or a sum of such ratios), so the terms of two blocks 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,21 @@ class Terms(NamedTuple):
         """Terms whose mean is values.sum() / count."""
         counts = torch.as_tensor(count, device=values.device).to(values.dtype).reshape(1)
         return cls(values, values.sum().reshape(1), counts)
+
+    def check(self, kind: Literal["pair", "anchor", "batch"], scores: Tensor, loss: str) -> None:
+        """Refuse values that do not belong to the pairs or cannot teach: what an author would else find out late."""
+        shape = {"pair": scores.shape, "anchor": scores.shape[:-1], "batch": torch.Size([])}[kind]
+        if self.values.shape != shape:
+            one = {"pair": "pair", "anchor": "row of pairs", "batch": "batch"}[kind]
+            raise ValueError(
+                f"{loss} is of kind {kind!r}, one value for each {one}: its terms must have the shape {tuple(shape)} "
+                f"for scores {tuple(scores.shape)}, not {tuple(self.values.shape)}"
+            )
+        if scores.requires_grad and torch.is_grad_enabled() and not self.sums.requires_grad:
+            raise ValueError(
+                f"the terms of {loss} do not depend on the scores by anything that has a gradient, so nothing would be "
+                "learned: leave out .detach(), .item(), comparisons and counts on the way to the values"
+            )
 
     def mean(self) -> Tensor:
         return (self.sums / self.counts.masked_fill(self.counts <= 0, 1.0)).sum()

@@ -66,66 +66,82 @@ def metric(name: str) -> Metric:
 
 
 def nmi() -> Clusters:
+    """Normalised mutual information 2 I / (H(classes) + H(clusters)) of k-means with as many clusters as classes."""
     return Clusters(agreement.nmi)
 
 
 def ami() -> Clusters:
+    """Mutual information of k-means clusters and classes, adjusted for chance (Vinh et al., 2010)."""
     return Clusters(agreement.ami)
 
 
 def f1() -> Clusters:
+    """Pairs that share class and cluster, 2 TP / (pairs of one class + pairs of one cluster), by k-means."""
     return Clusters(agreement.pairwise_f1)
 
 
 def nmi_coarse() -> Clusters:
+    """nmi for the coarse labels, with as many clusters as there are of them."""
     return Clusters(agreement.nmi, coarse=True)
 
 
 def ami_coarse() -> Clusters:
+    """ami for the coarse labels, with as many clusters as there are of them."""
     return Clusters(agreement.ami, coarse=True)
 
 
 def f1_coarse() -> Clusters:
+    """f1 for the coarse labels, with as many clusters as there are of them."""
     return Clusters(agreement.pairwise_f1, coarse=True)
 
 
 def rho(k: int) -> Space:
+    """KL(uniform || singular values without the k - 1 largest): 0 is a flat spectrum (Roth et al., 2020)."""
     return Space(lambda rows, labels, shard: space.spectral_decay(space.spectrum(rows), drop=k - 1))
 
 
 def uniformity() -> Space:
+    """log mean over pairs of exp(-2 |x - y|^2) on the unit sphere (Wang and Isola, 2020); lower is more even."""
     return Space(lambda rows, labels, shard: space.uniformity(rows, shard=shard))
 
 
 def alignment() -> Space:
+    """Mean squared distance of kin on the unit sphere (Wang and Isola, 2020); lower is tighter."""
     return Space(lambda rows, labels, shard: space.alignment(rows, labels))
 
 
 def intra() -> Space:
+    """Mean over classes of the mean cosine distance within."""
     return Space(lambda rows, labels, shard: space.intra(rows, labels))
 
 
 def inter() -> Space:
+    """Mean cosine distance between the directions of class means."""
     return Space(lambda rows, labels, shard: space.inter(rows, labels))
 
 
 def density() -> Space:
+    """intra / inter, the ratio of Roth et al. (2020); there larger went with better generalisation."""
     return Space(lambda rows, labels, shard: space.density(rows, labels))
 
 
 def roc_auc() -> Pairs:
+    """The chance that a pair of kin scores higher than another pair, ties counting half; over all pairs."""
     return Pairs(Curve.roc_auc)
 
 
 def pr_auc() -> Pairs:
+    """Average precision of telling kin from others, over all pairs."""
     return Pairs(Curve.pr_auc)
 
 
 def eer() -> Pairs:
+    """The error where as large a part of the others is accepted as of kin refused."""
     return Pairs(Curve.equal_error_rate)
 
 
 def tar_at_far(far: float) -> Pairs:
+    """The part of kin that is accepted where at most a part `far` of the others is."""
     if not 0.0 <= far <= 1.0:
         raise ValueError(f"a false-accept rate lies between 0 and 1, got {far}")
     return Pairs(lambda curve: curve.tar_at_far(far))

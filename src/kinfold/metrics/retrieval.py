@@ -48,7 +48,7 @@ def r_precision() -> Retrieval:
 
 
 def map_at_r() -> Retrieval:
-    """(1/n) sum over j with r_j <= n of j / r_j (Musgrave et al., ECCV 2020)."""
+    """(1/n) sum of j / r_j over j with r_j <= n, r_j the rank of the j-th of n relevant (Musgrave et al.)."""
 
     def value(ranks: Tensor, relevant: Tensor, size: Tensor) -> Tensor:
         return _precisions(ranks, relevant).sum(dim=1) / relevant
@@ -57,7 +57,7 @@ def map_at_r() -> Retrieval:
 
 
 def mean_average_precision() -> Retrieval:
-    """(1/n) sum over all j of j / r_j: the whole ranking."""
+    """(1/n) sum over all j of j / r_j, r_j the rank of the j-th of n relevant items: the whole ranking."""
 
     def value(ranks: Tensor, relevant: Tensor, size: Tensor) -> Tensor:
         return _precisions(ranks, torch.full_like(relevant, torch.iinfo(torch.int32).max)).sum(dim=1) / relevant
@@ -105,7 +105,7 @@ def map_at_1000_printed() -> Retrieval:
 
 
 def mean_reciprocal_rank() -> Retrieval:
-    """1 / r_1, whatever the rank."""
+    """1 / r_1, r_1 the rank of the first relevant item, however deep it is."""
     return Retrieval(
         Depth(first=torch.iinfo(torch.int64).max), lambda ranks, relevant, size: 1.0 / ranks[:, 0].double()
     )

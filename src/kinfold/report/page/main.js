@@ -47,7 +47,7 @@ function header() {
         ? element(
             "div",
             {class: "notice", role: "note"},
-            element("strong", {}, "What is missing"),
+            element("strong", {}, "What to know about this page"),
             element(
               "ul",
               {},
