@@ -7,13 +7,13 @@ A product of rounded rows differs from the canonical score of query i by at most
 with error_i = |x - x'| |y| + |x'| |y - y'| (rows rounded, Cauchy-Schwarz, y over the whole gallery) + the rounding of a
 sum of d products, and `rounding` for the last rounding of the result. For the Euclidean distance the product is
 2 x.y - |y|^2 of centred rows, three more columns, which orders a gallery as -|x - y|^2 does.
+
+Rows of whole numbers, int8, have a scale: one for each query, one for the gallery. Their products are int32 and exact.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -29,7 +29,8 @@ PAD = 64  # the gallery is padded to a multiple of this, so that columns fall in
 class Approximation:
     """Rounded rows and what their products can be off by.
 
-    queries: (Q, d'), gallery: (N padded, d') in the dtype of the product.
+    queries: (Q, d'), gallery: (N padded, d') in the dtype of the product. unit: (Q,) float32, what products of int8
+    rows have to be multiplied by; None for all others.
     error, summed, tiny: (Q,) float64, of a product, of its sum alone, and of a float64 threshold. offset: (Q,) what a
     threshold is higher than the canonical score. reach: no product is larger than this. centre: what was taken from
     Euclidean rows.
@@ -45,10 +46,19 @@ class Approximation:
     rounding: float
     reach: float
     centre: Tensor | None
+    unit: Tensor | None = None
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.queries.dtype
+        """Of the products."""
+        return torch.int32 if self.unit is not None else self.queries.dtype
+
+    def product(self, queries: Tensor, gallery: Tensor, out: Tensor) -> None:
+        """Products (B, C) of some rows of each side."""
+        if self.unit is not None:
+            torch._int_mm(queries, gallery.T, out=out)
+        else:
+            torch.mm(queries, gallery.T, out=out)
 
     def symmetric(self, pieces: int) -> "Approximation":
         """The same where the product of i and j may have been worked out as that of j and i, and features were taken in
@@ -65,6 +75,8 @@ class Approximation:
 
 def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     """Rows rounded to `dtype`, with their error."""
+    if dtype == torch.int8:
+        return _whole(comparison)
     euclidean = comparison.distance == "euclidean"
     centre = _mean(comparison.gallery) if euclidean else None
     y, y_norm, y_error, y_lost = _rounded(comparison.gallery, centre, dtype, as_query=False)
@@ -76,7 +88,7 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     unit = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps / 2
     summed = 1.01 * (d + 8) * unit  # whatever the order of the d products in a sum
     summing = summed * (x_norm + x_error) * (longest + coarsest)
-    error = x_error * longest + x_norm * coarsest + summing + y_lost
+    error = x_error * longest + (x_norm + x_error) * coarsest + summing + y_lost
     reach = 1.1 * float(x_norm.max()) * longest + 1e-300 if x_norm.numel() else 1.0
     # canonical scores, and thresholds worked out in float64, are rounded too
     tiny = 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
@@ -84,38 +96,29 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     if dtype != torch.float64:
         error = error + 2.0**-38 * reach  # keys of sorted candidates hold the row beside the score (see Counting)
     offset = _squared_lengths(comparison.queries, centre) if centre is not None else torch.zeros_like(error)
-    padded = -(-y.shape[0] // PAD) * PAD
-    if padded != y.shape[0]:
-        y = torch.cat([y, y.new_zeros(padded - y.shape[0], d)])
     rounding = 1.01 * torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 0.0
-    return Approximation(comparison, x, y, error, summing, tiny, offset, rounding, reach, centre)
+    return Approximation(comparison, x, _padded(y), error, summing, tiny, offset, rounding, reach, centre)
 
 
-def fastest(device: torch.device) -> torch.dtype:
-    """bfloat16 where its product is clearly faster than float32's and as exact as it should be, else float32."""
-    return _fastest(device.type, torch.get_num_threads())
+def _whole(comparison: Comparison) -> Approximation:
+    """Rows as whole numbers from -127 to 127, of queries each in a scale of its own, for products in int32."""
+    if comparison.distance == "euclidean":
+        raise ValueError("rows of whole numbers have no room for squared lengths")
+    x, x_scale, x_norm, x_error = whole_rows(comparison.queries)
+    y, y_scale, y_norm, y_error = whole_rows(comparison.gallery, in_one_scale=True)
+    longest, coarsest = float(y_norm.max()), float(y_error.max())
+    reach = 1.1 * float((x_norm + x_error).max()) * (longest + coarsest) + 1e-300 if x_norm.numel() else 1.0
+    tiny = 4 * (x.shape[1] + 8) * torch.finfo(torch.float64).eps * x_norm * longest
+    error = x_error * longest + (x_norm + x_error) * coarsest + tiny + 2.0**-38 * reach
+    unit = (x_scale * y_scale[0]).clamp(min=2.0**-120).float()  # less than that is less than the error in any case
+    nothing = torch.zeros_like(error)
+    # of a product in float32: the number, its unit and what they make are rounded
+    return Approximation(comparison, x, _padded(y), error, nothing, tiny, nothing, 2.0**-22, reach, None, unit)
 
 
-@cache
-def _fastest(device: str, threads: int) -> torch.dtype:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(256, 128, generator=generator).to(device)
-    y = torch.randn(4096, 128, generator=generator).to(device)
-    half = (x.bfloat16(), y.bfloat16())
-    exact = half[0].double() @ half[1].double().T
-    off = (half[0] @ half[1].T).double() - exact
-    lengths = torch.linalg.vector_norm(x, dim=1)[:, None] * torch.linalg.vector_norm(y, dim=1)
-    if bool((off.abs() > 1.01 * 2.0**-8 * exact.abs() + 136 * 2.0**-24 * 1.02 * lengths).any()):
-        return torch.float32
-    operands = {torch.float32: (x, y), torch.bfloat16: half}
-    times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in operands}
-    for dtype, (left, right) in [*operands.items()] * 4:
-        start = time.perf_counter()
-        left @ right.T
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times[dtype].append(time.perf_counter() - start)
-    return torch.bfloat16 if min(times[torch.bfloat16]) < 0.7 * min(times[torch.float32]) else torch.float32
+def _padded(rows: Tensor) -> Tensor:
+    missing = -rows.shape[0] % PAD
+    return torch.cat([rows, rows.new_zeros(missing, rows.shape[1])]) if missing else rows
 
 
 def _mean(rows: Tensor) -> Tensor:
@@ -160,6 +163,24 @@ def _rounded(
             rest = rest - found[part, column].double()
         lost = max(lost, float(rest.abs().max()))
     return found, norm, error, lost
+
+
+def whole_rows(rows: Tensor, in_one_scale: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows (N, d) int8, the scale of each (N,), its length and how far it is from scale * whole numbers; float64."""
+    found = torch.empty(rows.shape, dtype=torch.int8, device=rows.device)
+    largest = rows.abs().amax(dim=1).double()
+    if in_one_scale:
+        largest = largest.max().expand_as(largest)
+    scale = torch.where(largest > 0, largest / 127, 1.0)
+    norm, error = torch.empty_like(scale), torch.empty_like(scale)
+    for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        exact = rows[part].double()
+        close = (exact / scale[part, None]).round_()
+        found[part] = close.to(torch.int8)
+        norm[part] = torch.linalg.vector_norm(exact, dim=1)
+        error[part] = torch.linalg.vector_norm(exact.sub_(close.mul_(scale[part, None])), dim=1)
+    return found, scale, norm, error
 
 
 def _squared_lengths(rows: Tensor, centre: Tensor) -> Tensor:

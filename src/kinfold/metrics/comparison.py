@@ -17,7 +17,7 @@ Distance: TypeAlias = Literal["cosine", "dot", "euclidean"]
 DISTANCES = ("cosine", "dot", "euclidean")
 
 _ROWS_AT_ONCE = 1 << 16
-_PAIR_ENTRIES_AT_ONCE = 1 << 17  # of the float64 copies of a few pairs: they stay in the processor's cache
+_PAIR_ENTRIES_AT_ONCE = 1 << 18  # of the float64 copies of a few pairs: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,26 @@ class Comparison:
     def exact(self, i: Tensor, j: Tensor) -> Tensor:
         """Canonical scores of query i[t] and gallery row j[t], (T,) float64: the same bits for the same two rows,
         wherever they stand."""
-        found = torch.empty(i.shape[0], dtype=torch.float64, device=self.gallery.device)
-        step = max(1, _PAIR_ENTRIES_AT_ONCE // max(1, self.gallery.shape[1]))
+        device, d = self.gallery.device, self.gallery.shape[1]
+        found = torch.empty(i.shape[0], dtype=torch.float64, device=device)
+        step = max(1, min(i.shape[0], _PAIR_ENTRIES_AT_ONCE // max(1, d)))
+        # rows gathered into memory that is there already: three times as fast as by an index
+        lefts, rights = self.queries.new_empty(step, d), self.gallery.new_empty(step, d)
+        exact = torch.empty(step, d, dtype=torch.float64, device=device)
         for start in range(0, i.shape[0], step):
             part = slice(start, start + step)
-            left, right = self.queries[i[part]].double(), self.gallery[j[part]].double()
+            count = min(step, i.shape[0] - start)
+            left, right, product = lefts[:count], rights[:count], exact[:count]
+            torch.index_select(self.queries, 0, i[part], out=left)
+            torch.index_select(self.gallery, 0, j[part], out=right)
+            product.copy_(left)
             if self.distance == "euclidean":
-                left.sub_(right)
-                found[part] = left.square_().sum(dim=-1).neg_()
+                product.sub_(right).square_()
             else:
-                found[part] = left.mul_(right).sum(dim=-1)
+                product.mul_(right)
+            torch.sum(product, dim=-1, out=found[part])
+        if self.distance == "euclidean":
+            found.neg_()
         return found
 
     def values(self, scores: Tensor) -> Tensor:

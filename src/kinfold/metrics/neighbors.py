@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from kinfold.metrics.approximate_search import faiss_neighbors
-from kinfold.metrics.approximation import Approximation, approximate, fastest, full_products
+from kinfold.metrics.approximation import Approximation, approximate, full_products
 from kinfold.metrics.comparison import Comparison, Distance, compare
 from kinfold.metrics.inputs import Embeddings, as_rows
 from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
+from kinfold.metrics.speed import product_speeds
 
 _CROWDED = 64  # candidates for each neighbour above which a finer product is better
 _CANDIDATE_BYTES = 128  # that one candidate takes until it is ordered
@@ -74,7 +75,8 @@ def _neighbors(
     if values.numel() == 0:
         return values, indices
     if dtype is None:  # among few rows a coarse product leaves too many candidates for what it saves
-        dtype = fastest(device) if comparison.size > 128 * k else torch.float32
+        coarse = torch.bfloat16 in product_speeds(device) and comparison.size > 128 * k
+        dtype = torch.bfloat16 if coarse else torch.float32
     approximation = approximate(comparison, dtype)
     scratch, start, rows = Scratch(), 0, rows_at_once(approximation, memory)
     most = memory // _CANDIDATE_BYTES

@@ -5,18 +5,20 @@ index. Products say of most items on which side of a relevant one they are; the 
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from kinfold.metrics.approximation import Approximation, approximate, fastest, thresholds
+from kinfold.metrics.approximation import Approximation, approximate, thresholds
 from kinfold.metrics.comparison import Comparison
 from kinfold.metrics.counting import Counting
 from kinfold.metrics.relevance import Relevance
 from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once, symmetric_products
 from kinfold.metrics.sorting import sorted_ranks
+from kinfold.metrics.speed import product_speeds
 
 BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
 
@@ -25,6 +27,9 @@ _ROWS_AT_ONCE = 1024
 _DEEP = 256  # depth from which on products are worked out in pieces
 _PIECE = 128  # features
 _FEW = 1 << 16  # candidates that are no burden in any case
+_SHALLOW = 64  # depth down to which products of whole numbers tell most items apart
+_TRIALS = 2  # blocks
+_FEATURES = 1 << 16  # above which products of whole numbers need more than int32
 _MANY = 256  # relevant items of one query above which sorting is better
 
 
@@ -70,10 +75,13 @@ class Ranker:
         self.depth = depth
         self.memory = memory
         self._approximations: dict[torch.dtype, Approximation] = {}
-        self._choices = [dtype] if dtype is not None else [torch.float32]
-        if dtype is None and fastest(comparison.gallery.device) == torch.bfloat16:
-            self._choices = [torch.bfloat16, torch.float32]
-        self._times: dict[torch.dtype, list[float]] = {choice: [] for choice in self._choices}
+        self._speeds = product_speeds(comparison.gallery.device)
+        self._choices = [dtype] if dtype is not None else [*self._speeds]
+        deep = depth.at(int(relevance.counts.max()), comparison.size)[0] > _SHALLOW
+        if comparison.distance == "euclidean" or comparison.gallery.shape[1] > _FEATURES or (deep and dtype is None):
+            self._choices = [choice for choice in self._choices if choice != torch.int8]
+        self._seconds: dict[torch.dtype, float] = {}  # that a query took, by the products that were tried
+        self._tried: Counter[torch.dtype] = Counter()
         self._scratch = Scratch()
         self._known: Tensor | None = None  # all products, where half of them give the others
         self._thresholds: Tensor | None = None  # of all queries, then
@@ -92,12 +100,13 @@ class Ranker:
             which = queries[start : start + rows]
             widest = int(counts[which].max()) + 1
             which = which[: max(1, (self.memory >> 5) // widest)]
-            dtype = self._choices[0]
+            dtype = self._choice()
             self._approximation(dtype)
             items, valid = self.relevance.of(which)
             began = time.perf_counter()
             ranks = self._ranks(which, items, valid, dtype).sort(dim=1).values
-            self._learn(dtype, (time.perf_counter() - began) / which.shape[0])
+            seconds = (time.perf_counter() - began) / which.shape[0]
+            self._seconds[dtype] = min(seconds, self._seconds.get(dtype, seconds))
             start += which.shape[0]
             yield which, ranks
 
@@ -130,13 +139,16 @@ class Ranker:
             return self._thresholds[which, : items.shape[1]]
         return thresholds(approximation, which, items, self.relevance.query_class[which])
 
-    def _learn(self, dtype: torch.dtype, seconds: float) -> None:
-        """Try each product on two blocks, then keep the faster: the ranks are the same."""
-        if len(self._choices) > 1:
-            self._times[dtype].append(seconds)
-            self._choices = self._choices[1:] + self._choices[:1]
-            if all(len(times) == 2 for times in self._times.values()):
-                self._choices = [min(self._choices, key=lambda choice: min(self._times[choice]))]
+    def _choice(self) -> torch.dtype:
+        """Products for the next block: each kind is tried on two blocks, unless its products alone would take longer
+        than another took in all; then the fastest. The ranks are the same."""
+        best = min(self._seconds.values(), default=float("inf"))
+        entries = self.comparison.size * self.comparison.gallery.shape[1]
+        for choice in self._choices:
+            if self._tried[choice] < _TRIALS and self._speeds.get(choice, 0.0) * entries < best:
+                self._tried[choice] += 1
+                return choice
+        return min(self._seconds, key=lambda choice: self._seconds[choice])
 
     def _approximation(self, dtype: torch.dtype) -> Approximation:
         if dtype not in self._approximations:
@@ -147,7 +159,7 @@ class Ranker:
         exclude = which if self.comparison.same else None
         if items.shape[1] <= _MANY:
             found = self._by_counting(which, items, valid, exclude, dtype)
-            if found is None and dtype == torch.bfloat16:
+            if found is None and dtype != torch.float32:
                 found = self._by_counting(which, items, valid, exclude, torch.float32)
             if found is not None:
                 return found

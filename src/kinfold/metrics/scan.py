@@ -18,30 +18,51 @@ _ROWS = 1024
 _GROUPS_AT_ONCE = 1 << 15
 _NEIGHBOURS = 32  # columns from which on a group is one of neighbours
 _SAMPLED = 8  # one of so many columns says about where the k-th largest of all is
+_FIRST = 12  # so many largest values are found faster one after the other than by selection
+_FARTHEST = 2.0**30  # no product of whole numbers is as large, and what is left out stands lower than minus this
 _DENSE = 0.5  # share of groups with candidates above which a pass over all columns is cheaper
 
 
 class Chunk:
-    """Products (B, C) of a block with the columns from `start`; `whole` where these are all columns there are."""
+    """Products (B, C) of a block with the columns from `start`; `whole` where these are all columns there are.
 
-    def __init__(self, start: int, products: Tensor, width: int, whole: bool) -> None:
+    unit: (B,) what whole numbers have to be multiplied by to be products; None where they are products themselves.
+    """
+
+    def __init__(self, start: int, products: Tensor, width: int, whole: bool, unit: Tensor | None = None) -> None:
         self.start = start
         self.products = products
         self.width = width
         self.whole = whole
+        self.unit = unit
 
     @cached_property
     def maxima(self) -> Tensor:
         """(B, C / width) of neighbouring columns, float32."""
+        return self._tops if self.unit is None else self._tops * self.unit[:, None]
+
+    @cached_property
+    def _tops(self) -> Tensor:
+        """The same as whole numbers, where these are stored."""
         return _maxima(self.products, self.width)
 
+    def _stored(self, floor: Tensor) -> Tensor:
+        """At most what stands for a product of `floor` (B,)."""
+        if self.unit is None:
+            return torch.nextafter(floor.float(), floor.new_tensor(-torch.inf).float())
+        return (floor.double() / self.unit.double()).floor_().sub_(2.0).clamp_(-_FARTHEST, _FARTHEST).to(torch.int32)
+
+    def _read(self, stored: Tensor, row: Tensor) -> Tensor:
+        return stored.float() if self.unit is None else stored * self.unit[row]
+
     def candidates(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Pieces of (row, column, product) with product >= floor (B,), rows ascending."""
-        floor = torch.nextafter(floor.float(), floor.new_tensor(-torch.inf).float())
+        """Pieces of (row, column, product) with product >= floor (B,), rows ascending; a little lower ones may be
+        among them."""
+        floor = self._stored(floor)
         if self.width < _NEIGHBOURS:
             yield from self._everywhere(floor)
             return
-        hit = self.maxima >= floor[:, None]
+        hit = self._tops >= floor[:, None]
         if int(hit.sum()) > _DENSE * hit.numel():
             yield from self._everywhere(floor)
             return
@@ -50,11 +71,13 @@ class Chunk:
         segments = self.products.view(-1, self.width)
         for part in torch.split(groups, _GROUPS_AT_ONCE):
             row = part // self.maxima.shape[1]
-            found = segments.index_select(0, part).float()
+            found = segments.index_select(0, part)
+            found = found if self.unit is not None else found.float()
             place = (found >= floor[row, None]).view(-1).nonzero().squeeze(1)
             segment = place >> self.width.bit_length() - 1  # a width is a power of two
             column = (part % self.maxima.shape[1] * self.width)[segment] + (place & self.width - 1)
-            yield row[segment], self.start + column, found.view(-1).index_select(0, place)
+            row = row[segment]
+            yield row, self.start + column, self._read(found.view(-1).index_select(0, place), row)
 
     def _everywhere(self, floor: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Candidates without asking the maxima: where most groups have some."""
@@ -63,13 +86,13 @@ class Chunk:
         for first in range(0, self.products.shape[0], at_once):
             products = self.products[first : first + at_once]
             place = (products >= floor[first : first + at_once, None]).view(-1).nonzero().squeeze(1)
-            found = products.view(-1).index_select(0, place).float()
-            yield first + place // columns, self.start + place % columns, found
+            row = first + place // columns
+            yield row, self.start + place % columns, self._read(products.view(-1).index_select(0, place), row)
 
 
 def rows_at_once(approximation: Approximation, memory: int = MEMORY) -> int:
     columns = min(_COLUMNS, approximation.gallery.shape[0])
-    rows = memory // max(1, columns * approximation.queries.element_size())
+    rows = memory // max(1, columns * approximation.dtype.itemsize)
     return max(16, min(_ROWS, rows))
 
 
@@ -79,10 +102,10 @@ class Scratch:
     def __init__(self) -> None:
         self._kept: dict[torch.dtype, Tensor] = {}
 
-    def take(self, rows: int, columns: int, like: Tensor) -> Tensor:
-        kept = self._kept.get(like.dtype)
+    def take(self, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        kept = self._kept.get(dtype)
         if kept is None or kept.numel() < rows * columns:
-            kept = self._kept[like.dtype] = like.new_empty(rows * columns)
+            kept = self._kept[dtype] = torch.empty(rows * columns, dtype=dtype, device=device)
         return kept[: rows * columns].view(rows, columns)
 
 
@@ -119,23 +142,24 @@ def chunks(
     `known` are all products, where they are known."""
     queries, size = approximation.queries[which], approximation.comparison.size
     padded = approximation.gallery.shape[0]
-    width = _width(min(size, _COLUMNS), depth)
+    width, unit = _width(min(size, _COLUMNS), depth), approximation.unit
+    nowhere = -torch.inf if unit is None else torch.iinfo(torch.int32).min
     for start in range(0, padded, _COLUMNS):
         gallery = approximation.gallery[start : start + _COLUMNS]
         if known is not None and _consecutive(which):
             products = known[int(which[0]) : int(which[-1]) + 1]
         else:
-            products = scratch.take(which.shape[0], gallery.shape[0], queries)
+            products = scratch.take(which.shape[0], gallery.shape[0], approximation.dtype, queries.device)
             if known is None:
-                torch.mm(queries, gallery.T, out=products)
+                approximation.product(queries, gallery, products)
             else:
                 torch.index_select(known, 0, which, out=products)
         if start + gallery.shape[0] > size:
-            products[:, size - start :] = -torch.inf
+            products[:, size - start :] = nowhere
         if exclude is not None:
             (row,) = ((exclude >= start) & (exclude < start + gallery.shape[0])).nonzero(as_tuple=True)
-            products[row, exclude[row] - start] = -torch.inf
-        yield Chunk(start, products, width, padded <= _COLUMNS)
+            products[row, exclude[row] - start] = nowhere
+        yield Chunk(start, products, width, padded <= _COLUMNS, None if unit is None else unit[which])
 
 
 def _consecutive(which: Tensor) -> bool:
@@ -143,6 +167,8 @@ def _consecutive(which: Tensor) -> bool:
 
 
 def _maxima(products: Tensor, width: int) -> Tensor:
+    if products.dtype == torch.int32:
+        return products.view(products.shape[0], -1, width).amax(dim=2)
     if width == 1:
         return products.to(torch.float32, copy=True)  # the memory of the products is used again
     if width < _NEIGHBOURS:  # groups of columns far apart: maxima of few neighbours would be slow
@@ -170,7 +196,7 @@ class Bound:
 
     def update(self, chunk: Chunk) -> None:
         """Take another chunk into account."""
-        if chunk.whole and chunk.width < _NEIGHBOURS:
+        if chunk.whole and chunk.width < _NEIGHBOURS and chunk.unit is None:
             self._all = chunk.products
             return
         if chunk.whole:
@@ -211,6 +237,8 @@ def _reaching(values: Tensor, bound: Tensor) -> Tensor:
 def _kth(values: Tensor, k: int) -> Tensor:
     if k > values.shape[1]:
         return values.new_full((values.shape[0],), -torch.inf)
+    if k <= _FIRST:
+        return values.topk(k, dim=1, sorted=False).values.amin(dim=1)
     return values.kthvalue(values.shape[1] - k + 1, dim=1).values
 
 
