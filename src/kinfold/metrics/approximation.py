@@ -21,6 +21,7 @@ from torch import Tensor
 from kinfold.metrics.comparison import Comparison
 
 _ROWS_AT_ONCE = 1 << 15
+_ENTRIES_AT_ONCE = 1 << 17  # of rows that are made whole numbers: they stay in the processor's cache
 _THRESHOLD_ENTRIES = 1 << 23  # float64 numbers of rows that are gathered for thresholds
 PAD = 64  # the gallery is padded to a multiple of this, so that columns fall into groups
 
@@ -173,8 +174,9 @@ def whole_rows(rows: Tensor, in_one_scale: bool = False) -> tuple[Tensor, Tensor
         largest = largest.max().expand_as(largest)
     scale = torch.where(largest > 0, largest / 127, 1.0)
     norm, error = torch.empty_like(scale), torch.empty_like(scale)
-    for start in range(0, rows.shape[0], _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
+    step = max(1, _ENTRIES_AT_ONCE // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        part = slice(start, start + step)
         exact = rows[part].double()
         close = (exact / scale[part, None]).round_()
         found[part] = close.to(torch.int8)

@@ -5,7 +5,7 @@ by canonical scores.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,10 +13,20 @@ from torch import Tensor
 from kinfold.metrics.approximation import Approximation
 from kinfold.metrics.scan import Bound
 
-Columns: TypeAlias = Callable[[Tensor], Tensor]
-
 _PAIRS_AT_ONCE = 1 << 21
 _EVEN = 4  # lists of equal length may be this many times as long as needed
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Candidates of some rows in one list, row after row, each with the largest product first.
+
+    length: places in it, of which some may be empty at the end of a row. row, column: what stands at a place.
+    """
+
+    length: int
+    row: Callable[[Tensor], Tensor]
+    column: Callable[[Tensor], Tensor]
 
 
 class Counting:
@@ -77,10 +87,12 @@ class Counting:
         above = torch.searchsorted(key, -self.high[rows]) + start
         until = torch.searchsorted(key, -self.low[rows], right=True) + start
 
-        def columns(at: Tensor) -> Tensor:
-            return column[first[at // longest] + places[at]]
-
-        self._add(rows, self.useful[rows], start, above, until, columns)
+        listed = Sorted(
+            key.numel(),
+            row=lambda at: at // longest + rows.start,
+            column=lambda at: column[first[at // longest] + places[at]],
+        )
+        self._add(rows, start, above, until, listed)
 
     def _add_uneven(self, rows: slice, row: Tensor, column: Tensor, product: Tensor) -> None:
         """One sorted list for all rows, where lists of equal length would be mostly empty."""
@@ -90,45 +102,60 @@ class Counting:
         before = torch.searchsorted(key, at - span / 2)
         above = torch.searchsorted(key, at - self.high[rows])
         until = torch.searchsorted(key, at - self.low[rows], right=True)
-        self._add(rows, self.useful[rows], before, above, until, lambda at: column[order[at]])
+        listed = Sorted(key.numel(), row=lambda at: row[order[at]], column=lambda at: column[order[at]])
+        self._add(rows, before, above, until, listed)
 
     def ranks(self, beyond: int) -> Tensor:
         """(B, R), `beyond` where an item is deeper than anybody asked."""
         return torch.where(self.useful, self.counts + 1, beyond)
 
-    def _add(self, rows: slice, useful: Tensor, before: Tensor, above: Tensor, until: Tensor, columns: Columns) -> None:
-        """Candidates [before, above) of the sorted list are above an item, [above, until) may be; `columns` tells which
-        gallery row stands at a place of the list."""
+    def _add(self, rows: slice, before: Tensor, above: Tensor, until: Tensor, listed: Sorted) -> None:
+        """Candidates [before, above) of the list are above an item, [above, until) may be."""
+        useful = self.useful[rows]
         self.counts[rows] += torch.where(useful, above - before, 0)
         unsure = torch.where(useful, until - above, 0).flatten()
         (item,) = (unsure > 0).nonzero(as_tuple=True)
         if item.shape[0] == 0:
             return
         sizes, above = unsure[item], above.flatten()[item]
+        # several items may ask for one candidate: with more questions than candidates each is worked out once
+        often = int(sizes.sum()) - item.shape[0] > listed.length
+        scores = self._scores(above, sizes, listed) if often else None
         piece = (sizes.cumsum(0) - sizes) // _PAIRS_AT_ONCE
         lengths = torch.unique_consecutive(piece, return_counts=True)[1].tolist()
         offset = rows.start * self.items.shape[1]
         for some, size, at in zip(*(torch.split(part, lengths) for part in (item, sizes, above)), strict=True):
-            self._decide(offset + some, size, at, columns)
+            self._decide(offset + some, size, at, listed, scores)
 
-    def _decide(self, item: Tensor, sizes: Tensor, above: Tensor, columns: Columns) -> None:
-        """Compare `sizes` candidates from `above` on with each item (flat index) by canonical scores."""
+    def _scores(self, above: Tensor, sizes: Tensor, listed: Sorted) -> Tensor:
+        """Canonical scores of the candidates in any of the ranges that begin at `above`, by their places."""
+        steps = sizes.new_zeros(listed.length + 1)
+        one = torch.ones_like(sizes)
+        steps.index_add_(0, above, one).index_add_(0, above + sizes, -one)
+        (place,) = (steps.cumsum(0)[:-1] > 0).nonzero(as_tuple=True)
+        found = torch.zeros(listed.length, dtype=torch.float64, device=sizes.device)
+        found[place] = self.approximation.comparison.exact(self.which[listed.row(place)], listed.column(place))
+        return found
+
+    def _decide(self, item: Tensor, sizes: Tensor, above: Tensor, listed: Sorted, scores: Tensor | None) -> None:
+        """Compare `sizes` candidates from `above` on with each item (flat index) by canonical scores, which may be known
+        by their places."""
         owner = torch.arange(item.shape[0], device=item.device).repeat_interleave(sizes)
-        step = torch.arange(owner.shape[0], device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
-        candidate, relevant = columns(above[owner] + step), self.items.flatten()[item]
+        place = above[owner] + torch.arange(owner.shape[0], device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
+        candidate, relevant = listed.column(place), self.items.flatten()[item]
         other = candidate != relevant[owner]  # an item is not above itself
         owner, candidate = owner[other], candidate[other]
         if owner.shape[0] == 0:
             return
-        row = item // self.items.shape[1]
-        own = self.approximation.comparison.exact(self.which[row][owner], candidate)
+        row, exact = item // self.items.shape[1], self.approximation.comparison.exact
+        own = exact(self.which[row][owner], candidate) if scores is None else scores[place[other]]
         theirs, error = self.score.flatten()[item], self.tiny[row]
         higher = own > (theirs + error)[owner]
         (close,) = ((own - theirs[owner]).abs() <= error[owner]).nonzero(as_tuple=True)
         if close.shape[0]:
             theirs_of, own = owner[close], own[close]
             needed, back = torch.unique(theirs_of, return_inverse=True)
-            exact = self.approximation.comparison.exact(self.which[row][needed], relevant[needed])[back]
+            settled = exact(self.which[row][needed], relevant[needed])[back]
             first = candidate[close] < relevant[theirs_of]
-            higher[close] = (own > exact) | ((own == exact) & first)
+            higher[close] = (own > settled) | ((own == settled) & first)
         self.counts.view(-1).index_add_(0, item[owner], higher.to(self.counts.dtype))

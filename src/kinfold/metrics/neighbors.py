@@ -78,7 +78,7 @@ def _neighbors(
         coarse = torch.bfloat16 in product_speeds(device) and comparison.size > 128 * k
         dtype = torch.bfloat16 if coarse else torch.float32
     approximation = approximate(comparison, dtype)
-    scratch, start, rows = Scratch(), 0, rows_at_once(approximation, memory)
+    scratch, start, rows = Scratch(), 0, rows_at_once(comparison.size, dtype, memory)
     most = memory // _CANDIDATE_BYTES
     while start < total:
         which = torch.arange(start, min(total, start + rows), device=device)
@@ -91,7 +91,7 @@ def _neighbors(
         elif dtype == torch.bfloat16:  # it cannot tell these apart: go on with float32
             dtype = torch.float32
             approximation = approximate(comparison, dtype)
-            rows = rows_at_once(approximation, memory)
+            rows = rows_at_once(comparison.size, dtype, memory)
         else:  # nor can float32
             rows = max(1, which.shape[0] // 4)
     return comparison.values(values), indices

@@ -29,6 +29,7 @@ _PIECE = 128  # features
 _FEW = 1 << 16  # candidates that are no burden in any case
 _SHALLOW = 64  # depth down to which products of whole numbers tell most items apart
 _TRIALS = 2  # blocks
+_BESIDE = 1.2  # times that of the products is the least that a block takes
 _FEATURES = 1 << 16  # above which products of whole numbers need more than int32
 _MANY = 256  # relevant items of one query above which sorting is better
 
@@ -94,7 +95,7 @@ class Ranker:
             queries = queries.sort().values  # rows of known products need not be gathered where they follow each other
         start = 0
         while start < queries.shape[0]:
-            rows = rows_at_once(self._approximation(self._choices[-1]), self.memory)
+            rows = rows_at_once(self.comparison.size, self._choices[-1], self.memory)
             if len(self._choices) > 1 and queries.shape[0] < 8 * rows:
                 self._choices = self._choices[-1:]  # too few blocks to find out which product is the faster
             which = queries[start : start + rows]
@@ -114,7 +115,8 @@ class Ranker:
         """Work out all products beforehand where that is half the work: a small set against itself."""
         size = self.comparison.size
         widest = int(self.relevance.size.max())
-        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or widest > _MANY:
+        fits = size**2 * torch.float32.itemsize <= self.memory
+        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or widest > _MANY or not fits:
             return False
         approximation = self._approximation(torch.float32)
         # deep ranks meet many items that are nearly as close: better products save more than they cost
@@ -140,12 +142,12 @@ class Ranker:
         return thresholds(approximation, which, items, self.relevance.query_class[which])
 
     def _choice(self) -> torch.dtype:
-        """Products for the next block: each kind is tried on two blocks, unless its products alone would take longer
-        than another took in all; then the fastest. The ranks are the same."""
+        """Products for the next block: each kind is tried on two blocks, unless its products would take as long as
+        another took in all; then the fastest. The ranks are the same."""
         best = min(self._seconds.values(), default=float("inf"))
         entries = self.comparison.size * self.comparison.gallery.shape[1]
         for choice in self._choices:
-            if self._tried[choice] < _TRIALS and self._speeds.get(choice, 0.0) * entries < best:
+            if self._tried[choice] < _TRIALS and _BESIDE * self._speeds.get(choice, 0.0) * entries < best:
                 self._tried[choice] += 1
                 return choice
         return min(self._seconds, key=lambda choice: self._seconds[choice])

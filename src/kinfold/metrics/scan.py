@@ -90,9 +90,10 @@ class Chunk:
             yield row, self.start + place % columns, self._read(products.view(-1).index_select(0, place), row)
 
 
-def rows_at_once(approximation: Approximation, memory: int = MEMORY) -> int:
-    columns = min(_COLUMNS, approximation.gallery.shape[0])
-    rows = memory // max(1, columns * approximation.dtype.itemsize)
+def rows_at_once(size: int, dtype: torch.dtype, memory: int = MEMORY) -> int:
+    """Queries of a block against a gallery of `size` rows."""
+    stored = torch.int32.itemsize if dtype == torch.int8 else dtype.itemsize
+    rows = memory // max(1, min(_COLUMNS, size) * stored)
     return max(16, min(_ROWS, rows))
 
 
