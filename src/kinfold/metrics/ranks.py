@@ -177,7 +177,8 @@ class Ranker:
         """Ranks (B, R), or None where too much of the gallery is above the lowest item that matters."""
         approximation = self._approximation(dtype)
         at = self._at(which, items, approximation)
-        counting = Counting(approximation, which, items, at, valid)
+        counted = self._approximation(torch.float32) if dtype == torch.int8 else approximation
+        counting = Counting(approximation, counted, which, items, at, valid)
         depths = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
         bound, seen = Bound(max(depths)), 0
         bounded = depths[0] < self.comparison.size
