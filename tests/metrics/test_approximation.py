@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from kinfold.metrics.approximation import approximate, full_products
+from kinfold.metrics.approximation import approximate, full_products, whole_rows
 from kinfold.metrics.comparison import compare
 from kinfold.metrics.neighbors import _floor
 from kinfold.metrics.ranks import Depth
 from kinfold.metrics.scan import symmetric_products
+from kinfold.metrics.speed import whole_number_products
 from tests.metrics.spaces import KINDS, make
 
 
@@ -32,6 +33,66 @@ def test_products_are_within_their_slack(kind, distance, dtype):
     assert bool(((products - exact).abs() <= approximation.slack(exact, rows)).all())
     assert bool(((products - exact).abs() <= approximation.slack(products, rows)).all())
     assert float(products.abs().max()) <= approximation.reach
+
+
+def whole_products(approximation, size):
+    found = torch.empty(approximation.queries.shape[0], approximation.gallery.shape[0], dtype=torch.int32)
+    approximation.product(approximation.queries, approximation.gallery, found)
+    return (found * approximation.unit[:, None])[:, :size].double()
+
+
+@pytest.mark.skipif(not whole_number_products(), reason="this processor has no exact products of whole numbers")
+@pytest.mark.parametrize("distance", ["cosine", "dot"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_whole_numbers_are_within_their_slack(kind, distance):
+    comparison = compare(make(kind, n=90, d=40)[0], None, distance)
+    approximation = approximate(comparison, torch.int8)
+    assert approximation.queries.dtype == approximation.gallery.dtype == torch.int8
+    products, exact, rows = whole_products(approximation, 90), canonical(comparison, approximation), torch.arange(90)
+    assert bool(((products - exact).abs() <= approximation.slack(exact, rows)).all())
+    assert bool(((products - exact).abs() <= approximation.slack(products, rows)).all())
+    assert float(products.abs().max()) <= approximation.reach
+
+
+@pytest.mark.skipif(not whole_number_products(), reason="this processor has no exact products of whole numbers")
+def test_whole_numbers_keep_their_error_between_rows_of_very_different_lengths():
+    """A query that is nothing beside the others has a unit that float32 cannot hold."""
+    x = make("random", n=60, d=20)[0] * torch.logspace(-30, 3, 60)[:, None]
+    comparison = compare(x, None, "dot")
+    approximation = approximate(comparison, torch.int8)
+    off = whole_products(approximation, 60) - canonical(comparison, approximation)
+    assert bool((off.abs() <= approximation.slack(canonical(comparison, approximation), torch.arange(60))).all())
+
+
+def test_a_row_is_rounded_to_the_nearest_whole_numbers():
+    rows = torch.tensor([[0.5, -1.0, 0.25], [0.0, 0.0, 0.0], [254.0, 3.0, -127.0]])
+    found, scale, norm, error = whole_rows(rows)
+    assert found.tolist() == [[64, -127, 32], [0, 0, 0], [127, 2, -64]]  # 1.5 and 63.5 go to the even one
+    assert scale.tolist() == [1 / 127, 1.0, 2.0]
+    assert norm.tolist() == pytest.approx(rows.double().norm(dim=1).tolist())
+    assert error.tolist() == pytest.approx((rows - found * scale[:, None]).norm(dim=1).tolist())
+    assert whole_rows(rows, in_one_scale=True)[1].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "dot", "euclidean"])
+def test_products_of_some_pairs_have_the_error_of_all(distance):
+    comparison = compare(make("clustered", n=90, d=40)[0], None, distance)
+    approximation = approximate(comparison, torch.float32)
+    i, j = torch.randint(0, 90, (2, 40_000), generator=torch.Generator().manual_seed(0))
+    off = approximation.pairs(i, j).double() - canonical(comparison, approximation)[i, j]
+    assert bool((off.abs() <= approximation.error[i]).all())
+
+
+def test_errors_reach_what_rounded_rows_can_be_off_by():
+    """|x - x'| |y| + |x'| |y - y'| where both rows are rounded to longer ones."""
+    x = torch.full((1, 64), 1.0 + 2.0**-8 + 2.0**-20)  # bfloat16 takes it up to 1 + 2^-7
+    comparison = compare(x, x.clone(), "dot")
+    approximation = approximate(comparison, torch.bfloat16)
+    off = float(
+        (approximation.queries.double() @ approximation.gallery[:1].double().T)[0, 0] - x.double().square().sum()
+    )
+    assert off > 0
+    assert float(approximation.error[0]) >= off
 
 
 @pytest.mark.parametrize("pieces", [1, 4])

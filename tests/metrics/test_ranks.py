@@ -12,10 +12,22 @@ from kinfold.metrics.approximation import full_products
 from kinfold.metrics.comparison import Comparison, compare
 from kinfold.metrics.ranks import BEYOND, Depth, Ranker
 from kinfold.metrics.relevance import relevance
+from kinfold.metrics.speed import whole_number_products
 from tests.metrics.brute_force import rankings, retrieval
 from tests.metrics.spaces import KINDS, RETRIEVAL, make
 
-PATHS = ["bfloat16", "float32", "float32 in chunks", "bfloat16 in chunks", "bfloat16 uneven", "sorting"]
+PATHS = [
+    "bfloat16",
+    "float32",
+    "int8",
+    "float32 in chunks",
+    "bfloat16 in chunks",
+    "int8 in chunks",
+    "bfloat16 uneven",
+    "int8 uneven",
+    "sorting",
+]
+DTYPES = {"bfloat16": torch.bfloat16, "int8": torch.int8}
 DISTANCES = ["cosine", "dot", "euclidean"]
 
 
@@ -60,10 +72,15 @@ def exact_ranks(kind, distance):
     return torch.tensor([row + [BEYOND] * (width - len(row)) for row in found])
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
+# whole numbers have no room for squared lengths
+WAYS = [(p, d) for p in PATHS for d in DISTANCES if "int8" not in p or d != "euclidean"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("path", PATHS)
-def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
+@pytest.mark.parametrize(("path", "distance"), WAYS)
+def test_every_path_gives_the_same_ranks(path, distance, kind, monkeypatch):
+    if "int8" in path and not whole_number_products():
+        pytest.skip("this processor has no exact products of whole numbers")
     x, labels = many(kind)
     comparison = compare(x, None, distance)
     relevant = relevance(torch.tensor(labels), None)
@@ -76,7 +93,7 @@ def test_every_path_gives_the_same_ranks(path, kind, distance, monkeypatch):
         monkeypatch.setattr(scan, "_COLUMNS", 128)
         monkeypatch.setattr(scan, "_GROUPS_AT_ONCE", 999)
         monkeypatch.setattr(counting, "_PAIRS_AT_ONCE", 40_000)
-    dtype = torch.bfloat16 if "bfloat16" in path else torch.float32
+    dtype = DTYPES.get(path.split()[0], torch.float32)
     expected = exact_ranks(kind, distance)
     for depth in (Depth(full=True), Depth(5), Depth(beside_relevant=0), Depth(2, first=6), Depth(first=10**9)):
         ranker = Ranker(comparison, relevant, depth, memory=1 << 17, dtype=dtype)
@@ -159,3 +176,67 @@ def test_thresholds_in_pieces(monkeypatch):
         agree(found, retrieval(x.numpy(), labels, distance=distance))
         found = kinfold.metrics.evaluate(x[:90], labels[:90], x[90:], labels[90:], metrics=RETRIEVAL, distance=distance)
         agree(found, retrieval(x[:90].numpy(), labels[:90], x[90:].numpy(), labels[90:], distance))
+
+
+def counted_by(monkeypatch, speeds, x, labels, seconds=None):
+    """Ranks where products have these speeds, and by which products the blocks were ranked one after the other."""
+    monkeypatch.setattr(ranks_module, "product_speeds", lambda device: speeds)
+    taken = []
+    original = Ranker._by_counting
+
+    def noted(self, which, items, valid, exclude, dtype):
+        taken.append(dtype)
+        found = original(self, which, items, valid, exclude, dtype)
+        if seconds is not None:
+            clock[0] += seconds[dtype] * len(which)
+        return found
+
+    clock = [0.0]
+    monkeypatch.setattr(Ranker, "_by_counting", noted)
+    if seconds is not None:
+        monkeypatch.setattr(ranks_module.time, "perf_counter", lambda: clock[0])
+    # so little memory that there are many blocks
+    found = kinfold.metrics.evaluate(
+        x, labels, metrics=["recall@1", "recall@10", "r-precision", "map@r"], memory=1 << 19
+    )
+    return found, taken
+
+
+@pytest.mark.parametrize("best", [torch.int8, torch.bfloat16, torch.float32])
+def test_the_fastest_products_are_found_and_kept(best, monkeypatch):
+    if not whole_number_products():
+        pytest.skip("this processor has no exact products of whole numbers")
+    x, labels = make("clustered", n=1500, d=16, classes=300)
+    speeds = {torch.int8: 1e-12, torch.bfloat16: 2e-12, torch.float32: 3e-12}
+    seconds = {dtype: 1e-3 if dtype == best else 2e-3 for dtype in speeds}
+    found, taken = counted_by(monkeypatch, speeds, x, labels, seconds)
+    assert taken[:6] == [dtype for dtype in speeds for _ in range(2)]
+    assert len(taken) > 8
+    assert set(taken[6:]) == {best}
+    expected = retrieval(x.numpy(), labels)
+    assert found == {name: pytest.approx(expected[name], abs=1e-12) for name in found}
+
+
+def test_products_that_take_longer_than_all_of_another_are_not_tried(monkeypatch):
+    if not whole_number_products():
+        pytest.skip("this processor has no exact products of whole numbers")
+    x, labels = make("clustered", n=1500, d=16, classes=300)
+    one_row = 1500 * 16  # multiplications for a query
+    speeds = {torch.int8: 1e-12, torch.bfloat16: 1e-3 / one_row / 1.1, torch.float32: 1.0}
+    _, taken = counted_by(monkeypatch, speeds, x, labels, dict.fromkeys(speeds, 1e-3))
+    assert set(taken) == {torch.int8}
+
+
+def test_deep_ranks_and_squared_distances_do_without_whole_numbers(monkeypatch):
+    speeds = {torch.int8: 1e-12, torch.float32: 1e-12}
+    monkeypatch.setattr(ranks_module, "product_speeds", lambda device: speeds)
+    x, labels = make("clustered", n=400, d=16, classes=80)
+    relevant = relevance(torch.tensor(labels), None)
+    for distance, depth, expected in [
+        ("cosine", Depth(10), [torch.int8, torch.float32]),
+        ("dot", Depth(10), [torch.int8, torch.float32]),
+        ("euclidean", Depth(10), [torch.float32]),
+        ("cosine", Depth(300), [torch.float32]),
+        ("cosine", Depth(full=True), [torch.float32]),
+    ]:
+        assert Ranker(compare(x, None, distance), relevant, depth)._choices == expected

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kinfold.metrics.approximation import Approximation
+from kinfold.metrics.ordering import descending
 from kinfold.metrics.scan import Bound
 
 Columns: TypeAlias = Callable[[Tensor], Tensor]
@@ -77,7 +78,7 @@ class Counting:
         first = each.cumsum(0) - each
         lists = product.new_full((each.shape[0], longest), -torch.inf)
         lists.masked_scatter_(torch.arange(longest, device=row.device) < each[:, None], product)
-        ordered, order = lists.sort(dim=1, descending=True)
+        ordered, order = descending(lists)
         key, places = ordered.double().neg_(), order.view(-1)
         start = torch.arange(key.shape[0], device=key.device)[:, None] * longest
         above = torch.searchsorted(key, -self.high[rows]) + start

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,8 @@ _ROWS = 1024
 _GROUPS_AT_ONCE = 1 << 15
 _NEIGHBOURS = 32  # columns from which on a group is one of neighbours
 _SAMPLED = 8  # one of so many columns says about where the k-th largest of all is
+_FLAGGED = 128  # rows whose flags stay in the processor's cache
+_LINE = 64  # bytes that a processor reads at once
 _FIRST = 12  # so many largest values are found faster one after the other than by selection
 _FARTHEST = 2.0**30  # no product of whole numbers is as large, and what is left out stands lower than minus this
 _DENSE = 0.5  # share of groups with candidates above which a pass over all columns is cheaper
@@ -97,8 +100,18 @@ def rows_at_once(size: int, dtype: torch.dtype, memory: int = MEMORY) -> int:
     return max(16, min(_ROWS, rows))
 
 
+def _memory(numbers: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Not filled. From NumPy, which asks the system for large pages: the first use of small ones takes five times as
+    long, as long as a third of the product that they are for."""
+    if device.type != "cpu":
+        return torch.empty(numbers, dtype=dtype, device=device)
+    found = torch.from_numpy(np.empty(numbers * dtype.itemsize + _LINE, dtype=np.uint8))
+    first = -found.data_ptr() % _LINE
+    return found[first : first + numbers * dtype.itemsize].view(dtype)
+
+
 class Scratch:
-    """Memory for products, kept from block to block: fresh pages cost as much as half a product."""
+    """Memory for products, kept from block to block."""
 
     def __init__(self) -> None:
         self._kept: dict[torch.dtype, Tensor] = {}
@@ -106,7 +119,7 @@ class Scratch:
     def take(self, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         kept = self._kept.get(dtype)
         if kept is None or kept.numel() < rows * columns:
-            kept = self._kept[dtype] = torch.empty(rows * columns, dtype=dtype, device=device)
+            kept = self._kept[dtype] = _memory(rows * columns, dtype, device)
         return kept[: rows * columns].view(rows, columns)
 
 
@@ -116,7 +129,7 @@ def symmetric_products(approximation: Approximation, memory: int, pieces: int) -
     fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
     if not comparison.same or comparison.distance == "euclidean" or not fits:
         return None
-    found = x.new_empty(x.shape[0], x.shape[0])
+    found = _memory(x.shape[0] ** 2, x.dtype, x.device).view(x.shape[0], x.shape[0])
     for start in range(0, x.shape[0], _ROWS):
         stop = min(x.shape[0], start + _ROWS)
         here = found[start:stop, start:]
@@ -231,8 +244,13 @@ def _sampled_kth(values: Tensor, k: int) -> Tensor:
 def _reaching(values: Tensor, bound: Tensor) -> Tensor:
     """How many values of each row are at least `bound` (B,)."""
     # sums of float32 flags are exact up to 2^24 and ten times as fast as sums of booleans
-    flags = torch.empty(values.shape, dtype=torch.float32, device=values.device)
-    return torch.ge(values, bound[:, None], out=flags).sum(dim=1)
+    flags = torch.empty(_FLAGGED, values.shape[1], dtype=torch.float32, device=values.device)
+    found = torch.empty(values.shape[0], dtype=torch.float32, device=values.device)
+    for start in range(0, values.shape[0], _FLAGGED):
+        part = values[start : start + _FLAGGED]
+        reached = torch.ge(part, bound[start : start + _FLAGGED, None], out=flags[: part.shape[0]])
+        torch.sum(reached, dim=1, out=found[start : start + _FLAGGED])
+    return found
 
 
 def _kth(values: Tensor, k: int) -> Tensor:

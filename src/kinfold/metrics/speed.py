@@ -24,7 +24,7 @@ def _product_speeds(device: str, threads: int) -> dict[torch.dtype, float]:
     operands = {torch.float32: (x, y)}
     if _exact_bfloat16(x, y):
         operands[torch.bfloat16] = (x.bfloat16(), y.bfloat16())
-    if device == "cpu" and _exact_int8(generator):
+    if device == "cpu" and whole_number_products():
         operands[torch.int8] = (x.mul(30).to(torch.int8), y.mul(30).to(torch.int8))
     times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in operands}
     for dtype, (left, right) in [*operands.items()] * 5:
@@ -48,8 +48,9 @@ def _exact_bfloat16(x: Tensor, y: Tensor) -> bool:
     return not bool((off.abs() > 1.01 * 2.0**-8 * exact.abs() + 136 * 2.0**-24 * 1.02 * lengths).any())
 
 
-def _exact_int8(generator: torch.Generator) -> bool:
-    """Whether there is such a product, and it is exact: some processors saturate where many large numbers meet."""
+def whole_number_products() -> bool:
+    """Whether there are products of int8 rows, and they are exact: some processors saturate on large numbers."""
+    generator = torch.Generator().manual_seed(0)
     left = torch.randint(-127, 128, (48, _FEATURES), generator=generator, dtype=torch.int8)
     right = torch.randint(-127, 128, (64, _FEATURES), generator=generator, dtype=torch.int8)
     left[:2], right[:1], right[1:2] = 127, 127, -127
