@@ -240,3 +240,19 @@ def test_deep_ranks_and_squared_distances_do_without_whole_numbers(monkeypatch):
         ("cosine", Depth(full=True), [torch.float32]),
     ]:
         assert Ranker(compare(x, None, distance), relevant, depth)._choices == expected
+
+
+@pytest.mark.skipif(not whole_number_products(), reason="this processor has no exact products of whole numbers")
+def test_queries_that_are_nothing_beside_the_gallery_are_ranked_by_whole_numbers_too():
+    x, labels = make("clustered", n=300, d=16, classes=60)
+    x = x * torch.logspace(-44, 3, 300)[torch.randperm(300, generator=torch.Generator().manual_seed(0)), None]
+    relevant = relevance(torch.tensor(labels), None)
+    expected = [
+        [place + 1 for place, j in enumerate(order) if labels[j] == labels[i]]
+        for i, order in enumerate(rankings(x.numpy(), None, "dot"))
+    ]
+    ranker = Ranker(compare(x, None, "dot"), relevant, Depth(full=True), dtype=torch.int8)
+    with full_products(x.device):
+        for which, found in ranker.blocks(relevant.order()):
+            for i, row in zip(which.tolist(), found.tolist(), strict=True):
+                assert row[: len(expected[i])] == expected[i]

@@ -126,7 +126,7 @@ def _whole(comparison: Comparison) -> Approximation:
     reach = 1.1 * float((x_norm + x_error).max()) * (longest + coarsest) + 1e-300 if x_norm.numel() else 1.0
     tiny = 4 * (x.shape[1] + 8) * torch.finfo(torch.float64).eps * x_norm * longest
     error = x_error * longest + (x_norm + x_error) * coarsest + tiny + 2.0**-38 * reach
-    unit = (x_scale * y_scale[0]).clamp(min=2.0**-120).float()  # less than that is less than the error in any case
+    unit = (x_scale * y_scale[0]).float()  # where float32 has no such small number, products are less than the error
     nothing = torch.zeros_like(error)
     # of a product in float32: the number, its unit and what they make are rounded
     return Approximation(comparison, x, _padded(y), error, nothing, tiny, nothing, 2.0**-22, reach, None, unit)
