@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,6 @@ _GROUPS_AT_ONCE = 1 << 15
 _NEIGHBOURS = 32  # columns from which on a group is one of neighbours
 _SAMPLED = 8  # one of so many columns says about where the k-th largest of all is
 _FLAGGED = 128  # rows whose flags stay in the processor's cache
-_LINE = 64  # bytes that a processor reads at once
 _FIRST = 12  # so many largest values are found faster one after the other than by selection
 _FARTHEST = 2.0**30  # no product of whole numbers is as large, and what is left out stands lower than minus this
 _DENSE = 0.5  # share of groups with candidates above which a pass over all columns is cheaper
@@ -100,18 +98,8 @@ def rows_at_once(size: int, dtype: torch.dtype, memory: int = MEMORY) -> int:
     return max(16, min(_ROWS, rows))
 
 
-def _memory(numbers: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Not filled. From NumPy, which asks the system for large pages: the first use of small ones takes five times as
-    long, as long as a third of the product that they are for."""
-    if device.type != "cpu":
-        return torch.empty(numbers, dtype=dtype, device=device)
-    found = torch.from_numpy(np.empty(numbers * dtype.itemsize + _LINE, dtype=np.uint8))
-    first = -found.data_ptr() % _LINE
-    return found[first : first + numbers * dtype.itemsize].view(dtype)
-
-
 class Scratch:
-    """Memory for products, kept from block to block."""
+    """Memory for products, kept from block to block: fresh pages cost as much as half a product."""
 
     def __init__(self) -> None:
         self._kept: dict[torch.dtype, Tensor] = {}
@@ -119,7 +107,7 @@ class Scratch:
     def take(self, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         kept = self._kept.get(dtype)
         if kept is None or kept.numel() < rows * columns:
-            kept = self._kept[dtype] = _memory(rows * columns, dtype, device)
+            kept = self._kept[dtype] = torch.empty(rows * columns, dtype=dtype, device=device)
         return kept[: rows * columns].view(rows, columns)
 
 
@@ -129,7 +117,7 @@ def symmetric_products(approximation: Approximation, memory: int, pieces: int) -
     fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
     if not comparison.same or comparison.distance == "euclidean" or not fits:
         return None
-    found = _memory(x.shape[0] ** 2, x.dtype, x.device).view(x.shape[0], x.shape[0])
+    found = x.new_empty(x.shape[0], x.shape[0])
     for start in range(0, x.shape[0], _ROWS):
         stop = min(x.shape[0], start + _ROWS)
         here = found[start:stop, start:]
