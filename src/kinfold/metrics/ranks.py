@@ -78,7 +78,7 @@ class Ranker:
         self._approximations: dict[torch.dtype, Approximation] = {}
         self._speeds = product_speeds(comparison.gallery.device)
         self._choices = [dtype] if dtype is not None else [*self._speeds]
-        deep = depth.at(int(relevance.counts.max()), comparison.size)[0] > _SHALLOW
+        deep = depth.at(int(relevance.size.max()), comparison.size)[0] > _SHALLOW
         if comparison.distance == "euclidean" or comparison.gallery.shape[1] > _FEATURES or (deep and dtype is None):
             self._choices = [choice for choice in self._choices if choice != torch.int8]
         self._seconds: dict[torch.dtype, float] = {}  # that a query took, by the products that were tried
