@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # small tensors gain nothing from many threads, and parallel tests lose by them
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# each process begins with half of the tests, in their order, so that what a file sets up is set up once
+TESTS := -m pytest -n 2 --dist worksteal
 
 # real data for the tests that use it; they skip where there is none
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
@@ -15,16 +17,16 @@ demo: $(VENV)/core
 	$(BIN)/kinfold demo --out results/demo
 
 test: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow"
 
 test-all: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
+	$(ONE_THREAD) $(BIN)/python $(TESTS)
 
 # the tests of `make test`, line by line, in every process that they start; they take about half as long again
 coverage: export COVERAGE_FILE = $(abspath $(VENV))/coverage/lines
 coverage: $(VENV)/test
 	rm -rf $(VENV)/coverage && mkdir $(VENV)/coverage
-	$(ONE_THREAD) $(BIN)/coverage run -m pytest -n 2 -m "not slow"
+	$(ONE_THREAD) $(BIN)/coverage run $(TESTS) -m "not slow"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
