@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from kinfold.metrics.comparison import Comparison
+from kinfold.metrics.comparison import Comparison, row_pairs
 
 _ROWS_AT_ONCE = 1 << 15
 _ENTRIES_AT_ONCE = 1 << 17  # of rows that are made whole numbers: they stay in the processor's cache
@@ -64,16 +64,9 @@ class Approximation:
 
     def pairs(self, i: Tensor, j: Tensor) -> Tensor:
         """Products (T,) of query i[t] and gallery row j[t], with the same error."""
-        found, d = self.queries.new_empty(i.shape[0]), self.queries.shape[1]
-        step = max(1, min(i.shape[0], _PAIR_ENTRIES // d))
-        left, right = self.queries.new_empty(2, step, d)
-        for start in range(0, i.shape[0], step):
-            part = slice(start, start + step)
-            count = min(step, i.shape[0] - start)
-            # into memory that is there already: four times as fast as by an index
-            torch.index_select(self.queries, 0, i[part], out=left[:count])
-            torch.index_select(self.gallery, 0, j[part], out=right[:count])
-            torch.sum(left[:count].mul_(right[:count]), dim=1, out=found[part])
+        found = self.queries.new_empty(i.shape[0])
+        for part, left, right in row_pairs(self.queries, self.gallery, i, j, _PAIR_ENTRIES):
+            torch.sum(left.mul_(right), dim=1, out=found[part])
         return found
 
     def symmetric(self, pieces: int) -> "Approximation":

@@ -6,6 +6,7 @@ candidates; where their error could matter, the canonical score is what counts.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -46,24 +47,17 @@ class Comparison:
     def exact(self, i: Tensor, j: Tensor) -> Tensor:
         """Canonical scores of query i[t] and gallery row j[t], (T,) float64: the same bits for the same two rows,
         wherever they stand."""
-        device, d = self.gallery.device, self.gallery.shape[1]
-        found = torch.empty(i.shape[0], dtype=torch.float64, device=device)
-        step = max(1, min(i.shape[0], _PAIR_ENTRIES_AT_ONCE // max(1, d)))
-        # rows gathered into memory that is there already: three times as fast as by an index
-        lefts, rights = self.queries.new_empty(step, d), self.gallery.new_empty(step, d)
-        exact = torch.empty(step, d, dtype=torch.float64, device=device)
-        for start in range(0, i.shape[0], step):
-            part = slice(start, start + step)
-            count = min(step, i.shape[0] - start)
-            left, right, product = lefts[:count], rights[:count], exact[:count]
-            torch.index_select(self.queries, 0, i[part], out=left)
-            torch.index_select(self.gallery, 0, j[part], out=right)
-            product.copy_(left)
+        found = torch.empty(i.shape[0], dtype=torch.float64, device=self.gallery.device)
+        exact = found.new_empty(0)
+        for part, left, right in row_pairs(self.queries, self.gallery, i, j, _PAIR_ENTRIES_AT_ONCE):
+            if exact.shape != left.shape:
+                exact = torch.empty_like(left, dtype=torch.float64)
+            exact.copy_(left)
             if self.distance == "euclidean":
-                product.sub_(right).square_()
+                exact.sub_(right).square_()
             else:
-                product.mul_(right)
-            torch.sum(product, dim=-1, out=found[part])
+                exact.mul_(right)
+            torch.sum(exact, dim=-1, out=found[part])
         if self.distance == "euclidean":
             found.neg_()
         return found
@@ -99,6 +93,23 @@ def compare(queries: Tensor, gallery: Tensor | None, distance: Distance) -> Comp
         x = x / scale
         y = x if gallery is None else y / scale
     return Comparison(x, y, distance, gallery is None, scale)
+
+
+def row_pairs(
+    lefts: Tensor, rights: Tensor, i: Tensor, j: Tensor, entries: int
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Rows lefts[i[t]] and rights[j[t]] of a part of the pairs at a time, some `entries` numbers of each; what was
+    given before is overwritten."""
+    d = lefts.shape[1]
+    step = max(1, min(i.shape[0], entries // max(1, d)))
+    # rows gathered into memory that is there already: three times as fast as by an index
+    left, right = lefts.new_empty(step, d), rights.new_empty(step, d)
+    for start in range(0, i.shape[0], step):
+        part = slice(start, min(start + step, i.shape[0]))
+        x, y = left[: part.stop - start], right[: part.stop - start]
+        torch.index_select(lefts, 0, i[part], out=x)
+        torch.index_select(rights, 0, j[part], out=y)
+        yield part, x, y
 
 
 def check_rows(rows: Tensor, name: str) -> None:
