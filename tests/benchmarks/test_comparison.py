@@ -5,8 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-
-from benchmarks import comparison, installs, reading
+from benchmarks.comparison import installs, libraries, losses, reading, tracing
 
 SOURCE = dedent('''
     """Docstring of the module."""
@@ -43,12 +42,12 @@ def way(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "followed_module", raising=False)
     import followed_module
 
-    return reading.entered(lambda: followed_module.outer(1), tmp_path)
+    return tracing.entered(lambda: followed_module.outer(1), tmp_path)
 
 
 def test_blank_lines_comments_and_docstrings_are_not_code():
     lines = SOURCE.splitlines()
-    told = [lines[number - 1].strip() for number in sorted(reading.code_lines(SOURCE))]
+    told = [lines[number - 1].strip() for number in sorted(tracing.code_lines(SOURCE))]
     assert told == [
         "def outer(x):",
         "if x > 10:",
@@ -67,18 +66,18 @@ def test_blank_lines_comments_and_docstrings_are_not_code():
 
 def test_only_functions_that_are_entered_count_and_comprehensions_stand_in_theirs(way):
     assert {code.co_name: times for code, times in way.functions.items()} == {"outer": 1, "inner": 2}
-    assert len(reading.lines_to_read(way.calls)) == 6 + 4  # a branch that is not taken is still read
+    assert len(tracing.lines_to_read(way.calls)) == 6 + 4  # a branch that is not taken is still read
 
 
 def test_lines_that_are_run_leave_out_branches_not_taken(way):
     lines = SOURCE.splitlines()
-    run = {lines[number - 1].strip() for _, number in reading.only_code(way.run)}
+    run = {lines[number - 1].strip() for _, number in tracing.only_code(way.run)}
     assert "if x > 10:" in run
     assert "return never(" not in run
 
 
 def test_work_outside_the_package_is_not_followed(tmp_path):
-    way = reading.entered(lambda: Path("a").joinpath("b"), tmp_path)
+    way = tracing.entered(lambda: Path("a").joinpath("b"), tmp_path)
     assert not way.calls
     assert not way.run
 
@@ -86,20 +85,20 @@ def test_work_outside_the_package_is_not_followed(tmp_path):
 def test_a_failing_call_leaves_no_tracer_behind(tmp_path):
     before = sys.gettrace()
     with pytest.raises(ZeroDivisionError):
-        reading.entered(lambda: 1 / 0, tmp_path)
+        tracing.entered(lambda: 1 / 0, tmp_path)
     assert sys.gettrace() is before
 
 
 def test_the_way_of_every_loss_is_followed_in_both_libraries():
     pytest.importorskip("pytorch_metric_learning")
-    for library in (comparison.OURS, comparison.PML):
-        rows = comparison.reading(library)
-        assert [row["loss"] for row in rows] == list(comparison.READ)
+    for library in (libraries.OURS, libraries.PML):
+        rows = reading.reading(library)
+        assert [row["loss"] for row in rows] == list(reading.READ)
         for row in rows:
             assert 0 < row["own"] < row["lines"]
             assert row["run"] <= row["lines"]
             assert row["files"] <= row["functions"] <= row["calls"]
-        assert library == comparison.PML or all(row["ancestors"] == 1 for row in rows)
+        assert library == libraries.PML or all(row["ancestors"] == 1 for row in rows)
 
 
 def _installed(site, name, *requires):
@@ -119,19 +118,19 @@ def test_requirements_are_followed_through_extras_that_were_asked_for_and_no_oth
 
 def test_a_loss_that_the_peer_cannot_hold_is_told_in_words():
     row = {"loss": "nt-xent", "batch": 640, "dim": 1024, "ours_ms": 1.0, "ours_bytes": 2**20}
-    told = comparison.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": "over 8 GB"}]).splitlines()[-1]
+    told = losses.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": "over 8 GB"}]).splitlines()[-1]
     assert told == "| nt-xent | 640 x 1024 | 1.00 | over 8 GB |  | 1.0 | over 8 GB |  |"
-    told = comparison.loss_table([row | {"peer_ms": 2.5, "peer_bytes": 2**22}]).splitlines()[-1]
+    told = losses.loss_table([row | {"peer_ms": 2.5, "peer_bytes": 2**22}]).splitlines()[-1]
     assert told == "| nt-xent | 640 x 1024 | 1.00 | 2.50 | 2.5 | 1.0 | 4.0 | 4.0 |"
-    told = comparison.loss_table([row | {"peer_ms": 9000.0, "peer_bytes": None}]).splitlines()[-1]
+    told = losses.loss_table([row | {"peer_ms": 9000.0, "peer_bytes": None}]).splitlines()[-1]
     assert told.endswith("| 1.0 | not measured |  |")
 
 
 def test_only_failed_allocations_are_told_as_too_much():
-    assert comparison.too_much(RuntimeError("can't allocate memory: you tried")) == "over 8 GB"
-    assert comparison.too_much(MemoryError()) == "over 8 GB"
+    assert losses.too_much(RuntimeError("can't allocate memory: you tried")) == "over 8 GB"
+    assert losses.too_much(MemoryError()) == "over 8 GB"
     with pytest.raises(RuntimeError, match="shape"):
-        comparison.too_much(RuntimeError("shape mismatch"))
+        losses.too_much(RuntimeError("shape mismatch"))
 
 
 def test_the_limit_on_memory_holds_inside_and_is_gone_afterwards():
@@ -140,6 +139,6 @@ def test_the_limit_on_memory_holds_inside_and_is_gone_afterwards():
     import torch
 
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with comparison.limited_memory(), pytest.raises(RuntimeError, match="memory"):
-        torch.empty(2 * comparison.MEMORY_LIMIT, dtype=torch.uint8)
+    with losses.limited_memory(), pytest.raises(RuntimeError, match="memory"):
+        torch.empty(2 * losses.MEMORY_LIMIT, dtype=torch.uint8)
     assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -1,0 +1,1 @@
+"""kinfold beside its peers; `python -m benchmarks.comparison --help`."""
