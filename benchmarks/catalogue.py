@@ -94,7 +94,7 @@ def metrics(seconds: float) -> Found:
         x, labels = evaluation.data(*space)
         coarse = labels % 12
         product = evaluation.floor(x, x)
-        works: dict[str, Callable[[], None]] = {"floor": lambda product=product: _done(product())}
+        works: dict[str, Callable[[], None]] = {"floor": _product(product)}
         for name in found:
             works[name] = _evaluated(x, labels, coarse, NUMBERS.get(name, name))
         _ratios(found, title, interleaved(works, seconds, least=2))
@@ -118,6 +118,10 @@ def _call(work: Callable[..., object], *given: object) -> Callable[[], None]:
 def _evaluated(x: torch.Tensor, labels: Any, coarse: Any, name: str) -> Callable[[], None]:
     asked = {"coarse_labels": coarse} if name.endswith("-coarse") else {}
     return lambda: _done(kinfold.metrics.evaluate(x, labels, metrics=[name], **asked))
+
+
+def _product(product: Callable[[], object]) -> Callable[[], None]:
+    return lambda: _done(product())
 
 
 def _forward(model: torch.nn.Module, images: torch.Tensor) -> Callable[[], None]:

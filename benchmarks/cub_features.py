@@ -64,7 +64,7 @@ def start(data: Dataset, trained: Run) -> dict[str, float]:
 
 
 def _tensor(data: Dataset) -> torch.Tensor:
-    return torch.from_numpy(data.items.array().copy()).float()
+    return torch.from_numpy(data.items.array().copy()).float()  # type: ignore[attr-defined]
 
 
 def table(found: dict[str, Any]) -> str:

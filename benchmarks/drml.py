@@ -105,7 +105,8 @@ def compared(
 
         def validated(rate: float, recipe: str = recipe) -> float:
             drawn = [results.get(data, problem, recipe, rate, TUNING, draw) for draw in range(problem["draws"])]
-            return sum(run["validation"]["map@r"] for run in drawn) / len(drawn)
+            scores: list[float] = [run["validation"]["map@r"] for run in drawn]
+            return sum(scores) / len(drawn)
 
         rate = max(problem["rates"], key=validated)
         runs = [results.get(data, problem, recipe, rate, seed, 0) for seed in range(seeds)]

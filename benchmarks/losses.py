@@ -42,6 +42,7 @@ def owns_proxies(name: str) -> bool:
 
 
 def rows(only: list[str]) -> list[tuple[str, str, dict[str, Any], str | None]]:
+    listed: list[tuple[str, str, dict[str, Any], str | None]]
     listed = [(name, name, {}, None) for name in kinfold.list("losses")]
     listed += [(title, *variant) for title, variant in VARIANTS.items()]
     return [row for row in listed if not only or row[0] in only or row[1] in only]
@@ -58,10 +59,10 @@ def floor(x: torch.Tensor, proxies: torch.Tensor | None) -> Callable[[], None]:
         x.grad = None
         unit = functional.normalize(x)
         if proxies is None:
-            (unit @ unit.T).sum().backward()
+            (unit @ unit.T).sum().backward()  # type: ignore[no-untyped-call]
         else:
             proxies.grad = None
-            (unit @ functional.normalize(proxies).T).sum().backward()
+            (unit @ functional.normalize(proxies).T).sum().backward()  # type: ignore[no-untyped-call]
 
     return run
 

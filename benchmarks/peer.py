@@ -76,7 +76,8 @@ def work(step: Any, x: torch.Tensor, y: torch.Tensor) -> None:
 
 def probe(size: tuple[int, int, int], num_classes: int, names: Iterable[str]) -> dict[str, float | str]:
     """Seconds of one step of each peer, or in words why it was given up."""
-    waiting, found = list(names), {}
+    waiting = list(names)
+    found: dict[str, float | str] = {}
     while waiting:
         command = [sys.executable, "-m", "benchmarks.peer", *map(str, size), str(num_classes), *waiting]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -113,7 +114,7 @@ def _main(arguments: list[str]) -> None:
     x = torch.randn(batch, dim, generator=torch.Generator().manual_seed(0)).requires_grad_()
     y = torch.arange(batch) // per_class % num_classes
     makers = peers(num_classes, dim)
-    (x @ x.T).sum().backward()  # thread pools and buffers are there before the limit is drawn
+    (x @ x.T).sum().backward()  # type: ignore[no-untyped-call]  # thread pools and buffers are there before the limit is drawn
     with open("/proc/self/statm") as status:
         mapped = int(status.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_LIMIT, mapped + MEMORY_LIMIT))

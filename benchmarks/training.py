@@ -96,7 +96,7 @@ def bare(problem: Problem) -> Work:
     loss = parts.objective(given, len(problem.data.classes), model).loss
     steps = optimizer(model, loss, given.optimizer)
     sampler = parts.sampler(given, problem.data)
-    array, labels = problem.data.items.array(), problem.data.labels
+    array, labels = problem.data.items.array(), problem.data.labels  # type: ignore[attr-defined]
     model.train()
 
     epoch = 0
@@ -163,7 +163,7 @@ class _Items(torch.utils.data.Dataset[tuple[Tensor, int]]):
     """Items ready for the network, one at a time, as the peer's loader asks for them; normalised before the clock."""
 
     def __init__(self, problem: Problem) -> None:
-        array = torch.from_numpy(problem.data.items.array().copy())
+        array = torch.from_numpy(problem.data.items.array().copy())  # type: ignore[attr-defined]
         self.images = array.float() if problem.normalize is None else problem.normalize(array[:, None])
         self.labels = problem.data.labels.tolist()
 

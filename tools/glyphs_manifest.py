@@ -80,9 +80,9 @@ def _merged(pictures: dict[int, dict[int, bytes]]) -> list[list[int]]:
     return [groups[code] for code in sorted(groups)]
 
 
-def _classes(groups: list[list[int]], pictures: dict[int, dict[int, bytes]]) -> list[list[object]]:
-    """[codes, for each face the place of its code among them or a dot, split] of every class that is large enough."""
-    found: list[list[object]] = []
+def _classes(groups: list[list[int]], pictures: dict[int, dict[int, bytes]]) -> list[tuple[list[int], str, str]]:
+    """(codes, for each face the place of its code among them or a dot, split) of every class that is large enough."""
+    found: list[tuple[list[int], str, str]] = []
     for codes in groups:
         codes = codes[:10]  # a place is one digit; no class needs more to reach every face
         seen: set[bytes] = set()
@@ -98,7 +98,7 @@ def _classes(groups: list[list[int]], pictures: dict[int, dict[int, bytes]]) -> 
         if len(seen) >= LEAST:
             # every other class trains: neighbours in the list of characters, such as a capital and its small letter,
             # are alike, and would otherwise all be on one side
-            found.append([codes, places, "train" if len(found) % 2 == 0 else "test"])
+            found.append((codes, places, "train" if len(found) % 2 == 0 else "test"))
     return found
 
 

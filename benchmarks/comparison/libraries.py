@@ -41,7 +41,7 @@ def subject(library: str, name: str) -> tuple[Step, nn.Module] | None:
         exec(STAND_IN)
         theirs: nn.Module = import_module("oml.losses").TripletLossWithMiner(margin=0.2)
         return (theirs, theirs) if name == "triplet" else None
-    from pytorch_metric_learning import losses, miners  # type: ignore[import-untyped]
+    from pytorch_metric_learning import losses, miners
 
     if name == "multi-similarity":  # ours mines by itself
         similarity, miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()

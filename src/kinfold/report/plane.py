@@ -48,7 +48,7 @@ def plane(rows: Tensor) -> Array:
         return _in_a_ring(count)
     if points.shape[1] == 1:
         points = np.hstack([points, np.zeros_like(points)])
-    from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+    from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (count - 1) / 3)
     found = TSNE(2, perplexity=perplexity, init="pca", random_state=0, method="barnes_hut").fit_transform(points)

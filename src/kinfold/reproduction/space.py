@@ -64,7 +64,7 @@ def _along(made: Repeat) -> dict[str, np.ndarray]:
 
 def _plane(rows: Tensor) -> np.ndarray:
     try:
-        from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+        from sklearn.manifold import TSNE
     except ImportError:
         raise ImportError('the t-SNE of this figure needs scikit-learn: pip install "kinfold[report]"') from None
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
