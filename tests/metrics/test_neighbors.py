@@ -1,5 +1,7 @@
 """Nearest neighbours equal a full sort in float64, whatever the data, the block and the precision."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,25 @@ def test_gallery_in_chunks(distance, monkeypatch):
     wanted = np.sqrt(-wanted) if distance == "euclidean" else wanted
     taken = np.take_along_axis(wanted, indices.numpy(), axis=1)
     torch.testing.assert_close(values, torch.tensor(taken), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fast", "size", "wanted"),
+    [
+        ([torch.bfloat16, torch.float32], 300, torch.bfloat16),
+        ([torch.bfloat16, torch.float32], 200, torch.float32),  # too few rows for what a coarse product saves
+        ([torch.float32], 300, torch.float32),  # slow here, or wrong
+    ],
+)
+def test_coarse_products_propose_only_where_they_are_right_and_pay(fast, size, wanted, monkeypatch):
+    module = sys.modules["kinfold.metrics.neighbors"]
+    taken, approximate = [], module.approximate
+    monkeypatch.setattr(module, "product_speeds", lambda device: dict.fromkeys(fast, 1.0))
+    monkeypatch.setattr(module, "approximate", lambda rows, dtype: taken.append(dtype) or approximate(rows, dtype))
+    x = torch.randn(size, 16, generator=torch.Generator().manual_seed(0))
+    _, indices = function(x, k=2)
+    assert taken[0] == wanted
+    assert torch.equal(indices, expected(x.numpy(), None, "cosine", 2))
 
 
 def test_values_of_huge_rows_come_back_in_their_own_scale():

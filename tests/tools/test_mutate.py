@@ -223,3 +223,13 @@ def test_the_judgements_of_the_repository_can_be_read_and_the_list_shown(capsys)
     Judgements.read(mutate.JUDGED)
     assert mutate.main(["--room", "dro", "--number", "3", "--list"]) == 0
     assert capsys.readouterr().out.count("kinfold/dro/") == 3
+
+
+def test_every_judgement_is_of_a_line_that_is_still_there():
+    judged = Judgements.read(mutate.JUDGED)
+    gone = [
+        (file, before)
+        for file, before, _ in [*judged.equivalent, *judged.survivors]
+        if before not in map(str.strip, (PACKAGE.parent / file).read_text().splitlines())
+    ]
+    assert gone == []
