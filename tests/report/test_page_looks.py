@@ -1,6 +1,9 @@
 """The page of a report in the dark, on paper and on a narrow screen."""
 
+import io
+
 import pytest
+from PIL import Image
 
 from kinfold.report.page import write_page
 
@@ -34,6 +37,22 @@ def test_on_paper_nothing_is_cut_off_and_controls_are_gone(browser, usual):
         assert shown.evaluate("document.documentElement.scrollWidth") <= 760
         for control in ("nav", ".tools", ".zoom", "button.theme"):
             assert not shown.locator(control).first.is_visible(), control
+
+
+def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(browser, usual):
+    """Its right edge is darker than the paper while there is more."""
+    with opened(browser, usual, width=500) as shown:
+        table = shown.locator(".across").first
+        assert table.evaluate("one => one.scrollWidth > one.clientWidth")
+        more = edge_of(table)
+        table.evaluate("one => one.scrollLeft = one.scrollWidth")
+        assert more < edge_of(table) - 30
+
+
+def edge_of(table):
+    """The brightness at the lower right corner, below all text."""
+    picture = Image.open(io.BytesIO(table.screenshot())).convert("L")
+    return picture.getpixel((picture.width - 2, picture.height - 4))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
