@@ -174,6 +174,33 @@ def test_sampling_is_right_on_average_and_goes_on_after_a_resume():
     assert torch.equal(twin(X, Y), drawn(X, Y))
 
 
+def test_anchors_without_pairs_are_nothing_to_draw_from():
+    labels = torch.tensor([0, 0, 0, 1, 1])
+    relation = Relation.from_labels(labels)
+    nobody = torch.tensor([0, 1, 1, 1, 1], dtype=torch.bool)[:, None]
+    pairs = Relation(relation.positives & nobody, relation.negatives & nobody)
+    loss = Robust("binomial", TopK(3), group="anchor", sample=3)
+    drawn = torch.stack([loss(X[:5], labels, tuples=pairs) for _ in range(400)])
+    expected = Robust("binomial", TopK(3), group="anchor")(X[:5], labels, tuples=pairs)
+    assert abs(drawn.mean() - expected) < 5 * drawn.std() / math.sqrt(400)
+
+
+PRESETS = {
+    "dro-max": Robust("similarity-margin", Simplex()),
+    "dro-topk": Robust("similarity-margin", TopK(2 * len(X))),
+    "dro-topk-pn": Robust("similarity-margin", TopK(2 * len(X)), group="sign", balanced=True),
+    "dro-kl": Robust("similarity-margin", KL(0.1), drop_zero_losses=True),
+    "dro-kl-grouped": Robust("similarity-margin", KL(0.1), group="anchor-sign", drop_zero_losses=True),
+    "dro-kl-ball": Robust("similarity-margin", KLBall(effective=4 * len(X))),
+    "dro-chi2": Robust("similarity-margin", ChiSquare(effective=4 * len(X))),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in kinfold.list("losses") if name.startswith("dro-")])
+def test_names_stand_for_the_settings_that_they_document(name):
+    assert close(make(name)(X, Y).item(), PRESETS[name](X, Y).item(), 1e-12)
+
+
 def test_small_gamma_in_float32():
     value, slope = gradient(make("dro-kl-grouped", gamma=0.001), X.float(), Y)
     precise, expected = gradient(make("dro-kl-grouped", gamma=0.001), X, Y)

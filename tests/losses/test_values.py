@@ -125,6 +125,17 @@ def test_proxy_losses_equal_the_naive_loop(name, options, multi_label):
     assert close(given.item(), expected)
 
 
+@pytest.mark.parametrize("name", sorted({*PROXY_REFERENCES} - {"proxy-anchor"}))
+def test_proxy_losses_leave_out_a_sample_that_belongs_to_no_class(name):
+    """Not proxy-anchor: who belongs to no proxy is still kept from all of them."""
+    x, y = batch(5)
+    relation = y[:, None] == torch.arange(NUM_CLASSES)
+    loss = make(name).double()
+    expected = loss(x[1:], relation=relation[1:])
+    relation[0] = False
+    assert close(loss(x, relation=relation).item(), expected.item())
+
+
 @pytest.mark.parametrize(("name", "options"), TRIPLET_CASES, ids=ids)
 def test_triplets_equal_the_naive_loop(name, options):
     x, y = batch(6)
@@ -180,6 +191,19 @@ def test_lifted_as_oh_song_defined_it():
         relation = Relation.from_labels(y)
         expected = reference("lifted-oh-song", {"margin": 0.8}, x, x, relation)
         assert close(make("lifted", variant="oh-song", margin=0.8)(x, y).item(), expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lifted_as_oh_song_defined_it_where_few_have_negatives(seed):
+    """Pairs of which both ends, one or none have negatives."""
+    x, _ = batch(seed)
+    chance = torch.rand(len(x), len(x), generator=generator(seed)).triu(diagonal=1)
+    kin, other = (chance > 0.6), (chance > 0) & (chance < 0.06)
+    relation = Relation(kin | kin.T, other | other.T)
+    some = relation.negatives.any(dim=1)
+    assert len({(bool(some[i]), bool(some[j])) for i, j in kin.nonzero().tolist()}) == 4
+    given = make("lifted", variant="oh-song")(x, relation=relation.positives, tuples=relation)
+    assert close(given.item(), reference("lifted-oh-song", {}, x, x, relation))
 
 
 @pytest.mark.parametrize("name", ["similarity-margin", "similarity-contrastive", "binomial", "contrastive", "margin"])

@@ -36,8 +36,7 @@ def precision_at_k(
     inside = ((above + rank < size) & (rank < kin_count)).sum(dim=1, keepdim=True)
     left_out = (rank >= inside) & (rank < wanted)  # P
     intruding = (rank >= size - wanted) & (rank < size - inside)  # N
-    values = torch.where(intruding, other, 0.0).sum(dim=1) - torch.where(left_out, kin, 0.0).sum(dim=1)
-    return torch.where(((kin_count > 0) & (other_count > 0)).squeeze(1), values, 0.0)
+    return torch.where(intruding, other, 0.0).sum(dim=1) - torch.where(left_out, kin, 0.0).sum(dim=1)
 
 
 def _best(similarity: Tensor, mask: Tensor, width: int) -> tuple[Tensor, Tensor]:
