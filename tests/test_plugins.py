@@ -201,6 +201,46 @@ def test_values_of_another_shape_and_values_without_a_gradient_are_refused():
         assert float(Detached()(torch.eye(4, requires_grad=True), labels)) == 1.0
 
 
+class OddKind(PerPair):
+    kind = "row"
+
+
+class OddMeasure(PerPair):
+    measure = "cosin"
+
+
+class Silent(kinfold.losses.Loss):
+    """Defines nothing."""
+
+
+class Headless(PerPair):
+    def __init__(self):
+        self.margin = 0.1
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (OddKind, "OddKind.kind is 'row'; it is one of pair, anchor, batch"),
+        (OddMeasure, "OddMeasure.measure is 'cosin' (did you mean 'cosine'?); it is one of cosine, dot, "),
+        (Silent, "Silent does not say what it computes: define terms(self, pairs) -> Terms"),
+        (Headless, "'mine': the __init__ of Headless must begin with super().__init__(reduction)"),
+    ],
+)
+def test_what_a_class_declares_wrongly_is_said_when_it_is_created(own_names, target, why):
+    registry.register("losses", "mine", f"{__name__}:{target.__name__}")
+    with pytest.raises(ValueError, match=re.escape(why)):
+        kinfold.losses.create("mine")
+
+
+@pytest.mark.parametrize("name", ["per_anchor", "per_pair", "per_sample"])
+def test_a_mean_that_was_taken_too_early_is_refused(name):
+    scores, kin = torch.rand(3, 5), torch.rand(3, 5) > 0.5
+    pairs = kinfold.losses.ScoredPairs(scores, kin, ~kin)
+    with pytest.raises(ValueError, match=rf"pairs\.{name} takes one value for each .*, got \(\); it takes the mean"):
+        getattr(pairs, name)(scores.mean())
+
+
 def test_what_is_no_loss_is_said_when_it_is_created(own_names):
     for name, target in (("bare", "Bare"), ("forgetful", "Forgetful")):
         registry.register("losses", name, f"{__name__}:{target}")

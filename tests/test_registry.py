@@ -30,7 +30,7 @@ def test_losses_load_only_what_they_need():
     code = "import sys, json, kinfold.losses; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(fresh_python(code))
     rooms = {name.split(".")[1] for name in loaded if name.startswith("kinfold.")}
-    assert rooms == {"registry", "pairs", "miners", "losses"}
+    assert rooms == {"options", "registry", "pairs", "miners", "losses"}
     heavy = {"matplotlib", "typer", "click", "rich", "pandas", "sklearn", "scipy", "plotly", "tensorboard", "PIL"}
     assert not heavy & {name.split(".")[0] for name in loaded}
 

@@ -6,12 +6,13 @@ Others add names by `register`, or by entry points of their package in the group
 
 import difflib
 import importlib
-import inspect
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import metadata
 from typing import Any, TypeVar, overload
+
+from kinfold.options import check_options
 
 _TARGETS: dict[str, dict[str, str]] = {
     "losses": {
@@ -191,17 +192,9 @@ def resolve(kind: str, name: str) -> Any:
 
 
 def create(kind: str, name: str, **options: Any) -> Any:
-    """Make the object registered under `name`; an option that it does not have is an error with the nearest one."""
+    """Make the object registered under `name`; options that it does not have or take are refused, with the nearest."""
     target: Callable[..., Any] = resolve(kind, name)
-    known = inspect.signature(target).parameters
-    for option in options:
-        if option not in known:
-            raise ValueError(
-                f"{name!r} has no option {option!r}{nearest(option, known)}; it takes {', '.join(known) or 'none'}"
-            )
-    missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
-    if missing:
-        raise ValueError(f"{name!r} needs the option{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    check_options(name, target, options, nearest)
     return target(**options)
 
 

@@ -179,7 +179,7 @@ WRONG = {
     "compared metric": ({"metric": "nmi"}, "the suite compares nmi, which is not among evaluation.metrics"),
     "baseline": ({"baseline": "contrastiv"}, "is no method (did you mean 'contrastive'?); there are contrastive"),
     "recipe": ({"method": [{"name": "a", "recipe": "featurs"}]}, "unknown recipe 'featurs' (did you mean 'features'?"),
-    "key": ({"sedes": [1]}, "unknown key 'sedes' at the top of the recipe (did you mean 'seeds'?"),
+    "key": ({"sedes": [1]}, "unknown key 'sedes' at the top (did you mean 'seeds'?"),
     "setting": ({"base": {"training": {"stepps": 1}}}, "did you mean 'steps'?"),
     "methods of one name": ({"method": [GOOD, GOOD]}, "two [[method]] are called 'good'; give each its own name"),
     "name of a method": ({"method": [{"name": "../a"}]}, "every [[method]] needs a name of letters"),

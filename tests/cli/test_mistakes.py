@@ -1,7 +1,5 @@
 """The mistakes of a first hour: each is answered with what is wrong and what to do, and leaves nothing behind."""
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -26,6 +24,7 @@ def desk(tmp_path, monkeypatch):
     np.savez("singles.npz", embeddings=rows, labels=np.arange(240))
     np.savez("names.npz", vectors=rows, species=labels)
     np.save("alone.npy", rows)
+    (tmp_path / "text.npz").write_text("embeddings\n")
     for letter in "abcdefgh":
         (tmp_path / "photos" / letter).mkdir(parents=True)
         for number in range(4):
@@ -48,7 +47,7 @@ def desk(tmp_path, monkeypatch):
         (["train", "features"], "Give its folder or file with --root on the command line"),
         (["train", "features", "--root", "nowhere.npz"], "there is no file"),
         (["train", "features", "--root", "short.npz"], "240 embeddings but labels of shape (239,)"),
-        (["train", "features", "--root", "nan.npz"], "row 4: the embedding is not finite"),
+        (["train", "features", "--root", "nan.npz"], "row 3 (counted from 0) of the embeddings in"),
         (["train", "features", "--root", "names.npz"], "--set data.options.columns.embedding=..."),
         (["train", "features", "--root", "alone.npy"], "--set data.options.labels=labels.npy"),
         (
@@ -83,6 +82,19 @@ def desk(tmp_path, monkeypatch):
             "every class has one item only, and 'margin' learns from items of one class",
         ),
         (["train", "features", "--root", "rows.npz", *LAST[:2]], "leave it out with --set evaluation.patience=none"),
+        (["train"], "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "),
+        (["train", "--set", "training.steps=5"], "say what to train on"),
+        (["train", "features", "--root", "rows.npz", "--set", "training.device=cuda:7"], "the device 'cuda:7' cannot"),
+        (["train", "features", "--root", "rows.npz", "--set", "training.device=gpu"], "'cpu' always can"),
+        (
+            ["train", "features", "--root", "rows.npz", "--set", "loss.beta=big"],
+            "'margin': beta must be a number, got 'big'",
+        ),
+        (
+            ["train", "images", "--root", "list.csv", *SHORT],
+            "is a table, not a folder of images: read it with --data table",
+        ),
+        (["train", "images", "--data", "table", "--root", "photos", *SHORT], "is a folder, not a table: images in one"),
         (["train", "unnamed.toml"], '[loss] needs a name, as in name = "..."'),
         (["train", "broken.toml"], "not valid TOML"),
         (["train", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
@@ -92,6 +104,13 @@ def desk(tmp_path, monkeypatch):
         (["train", "glyphs", "--resume", "runs/a"], "--resume goes on with a run as it was begun"),
         (["train", "--resume", "runs/zzz"], "not the folder of a run"),
         (["evaluate", "rows.npz", "-m", "recall@one"], "unknown metric 'recall@one' (did you mean 'recall@1'?)"),
+        (["evaluate", "rows.npz", "--device", "cuda:7"], "the device 'cuda:7' cannot be used here"),
+        (["evaluate", "text.npz"], "text.npz is not an .npz file of plain numbers and text: numpy.savez writes one"),
+        (["evaluate", "list.csv"], "embeddings and labels belong in one .npz file: numpy.savez("),
+        (
+            ["evaluate", "nan.npz"],
+            "row 3 (counted from 0) of embeddings holds NaN or infinite values (1 such from there on)",
+        ),
         (["evaluate", "names.npz"], "among vectors, species; say which one it is, as in --embeddings-key vectors"),
         (["search", "RUN", "#9999"], "there is no item 9999"),
         (["search", "RUN", "wren.jpg"], "there is no file wren.jpg; a query is an image"),
@@ -136,6 +155,33 @@ def test_features_narrower_than_the_recipe_are_no_mistake(desk, capsys, monkeypa
     assert "dim = 16" in (desk / "r" / "configuration.toml").read_text()
 
 
+def test_more_dimensions_than_there_are_to_give_are_told(desk, capsys, monkeypatch):
+    code, _, errors = run(
+        capsys,
+        monkeypatch,
+        "train",
+        "features",
+        "--root",
+        "rows.npz",
+        *SHORT[:2],
+        "--set",
+        "model.dim=99",
+        "--out",
+        "r",
+    )
+    assert code == 0
+    assert "model.dim is 16, not 99" in errors
+
+
+def test_another_sampler_keeps_what_it_also_has(desk, capsys, monkeypatch):
+    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r", "--set", "sampler.name=random"]
+    code, _, errors = run(capsys, monkeypatch, *given)
+    assert code == 0, errors
+    written = (desk / "r" / "configuration.toml").read_text()
+    assert "batch_size = 80" in written
+    assert "per_class" not in written
+
+
 @pytest.mark.parametrize("loss", ["proxy-anchor", "multi-similarity", "lifted", "dro-topk"])
 def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys, monkeypatch, loss):
     given = ["train", "features", "--root", "rows.npz", "--loss", loss, "--set", "training.steps=2", "--out", "r"]
@@ -150,22 +196,6 @@ def test_a_training_that_diverges_says_so_and_ends_with_code_one(desk, capsys, m
     assert code == 1, errors
     assert "the training came to nothing: the loss or the weights were not finite at step" in errors
     assert "of 20" in shown
-
-
-def test_the_test_classes_of_an_unfinished_run_stay_sealed(desk, capsys, monkeypatch):
-    rows, labels = np.load("rows.npz")["embeddings"], np.load("rows.npz")["labels"]
-    np.savez("split.npz", embeddings=rows, labels=labels, split=np.where(labels < 20, "train", "test"))
-    given = ["train", "features", "--root", "split.npz", *SHORT, "--out", "r"]
-    assert run(capsys, monkeypatch, *given)[0] == 0
-    assert json.loads(run(capsys, monkeypatch, "evaluate", "r", "--json")[1])["queries"] == 80
-    (desk / "r" / "scores.json").unlink()  # as if it had been stopped before
-    assert json.loads(run(capsys, monkeypatch, "evaluate", "r", "--json")[1])["queries"] == 32  # of four classes
-    code, _, errors = run(capsys, monkeypatch, "evaluate", "r", "--split", "test")
-    assert code == 2
-    assert "its test classes stay sealed until it is" in errors
-    code, _, errors = run(capsys, monkeypatch, "evaluate", "split.npz")
-    assert code == 0
-    assert "all rows, of test, train; --split test takes those alone" in errors
 
 
 def test_a_run_is_not_continued_on_other_data(desk, capsys, monkeypatch):

@@ -1,12 +1,16 @@
 """The call users make: names, labels of all kinds, singletons, classes, intervals, and what goes wrong."""
 
+import math
+
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import kinfold
 from kinfold.metrics import evaluate, examine
+from kinfold.metrics.intervals import bootstrap
 from tests.metrics.brute_force import retrieval
 from tests.metrics.spaces import RETRIEVAL, make
 
@@ -140,6 +144,15 @@ def test_per_class():
         assert found.per_class("map@r")[f"c{label}"] == pytest.approx(expected)
     with pytest.raises(ValueError, match="map@r"):
         found.per_class("nmi")
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_intervals_are_those_of_a_mean(level):
+    """Of many values the mean is nearly normal, and its interval known."""
+    values = torch.randn(4000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = bootstrap({"m": values}, torch.zeros(4000, dtype=torch.int64), "queries", level)["m"]
+    half = scipy.stats.norm.ppf((1 + level) / 2) * values.std().item() / math.sqrt(4000)
+    assert found == pytest.approx((values.mean().item() - half, values.mean().item() + half), abs=0.06 * half)
 
 
 def test_intervals_cover_and_those_over_classes_are_wider():

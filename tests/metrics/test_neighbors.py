@@ -76,6 +76,31 @@ def test_values_of_huge_rows_come_back_in_their_own_scale():
     torch.testing.assert_close(values[:, 0], torch.tensor([9e40, 16e40, 16e40], dtype=torch.float64), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e25])
+@pytest.mark.parametrize("distance", ["dot", "euclidean"])
+def test_a_gallery_of_its_own_is_scaled_as_the_queries_are(size, distance):
+    x = size * torch.randn(60, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values, indices = function(x[:9], x[9:], k=3, distance=distance)
+    scores = x[:9] @ x[9:].T if distance == "dot" else torch.cdist(x[:9], x[9:])
+    wanted = scores.topk(3, largest=distance == "dot")
+    assert torch.equal(indices, wanted.indices)
+    torch.testing.assert_close(values / size, wanted.values / size, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_that_no_product_tells_apart_are_taken_by_fewer_at_a_time(dtype, monkeypatch):
+    """All of 300 rows are candidates for everybody: 1,024 of them may be held, those of three queries."""
+    module = sys.modules["kinfold.metrics.neighbors"]
+    held, first = [], module._first
+    monkeypatch.setattr(module, "_first", lambda row, *given: held.append(len(row)) or first(row, *given))
+    x = torch.ones(300, 4)
+    with full_products(x.device):
+        _, indices = _neighbors(compare(x, None, "cosine"), 5, torch.arange(300), 1 << 17, dtype)
+    assert max(held) <= 1024
+    assert indices[0].tolist() == [1, 2, 3, 4, 5]
+    assert indices[-1].tolist() == [0, 1, 2, 3, 4]
+
+
 def test_self_is_left_out_by_index_not_by_rank():
     x = torch.ones(4, 3)
     _, indices = function(x, k=3)
@@ -131,9 +156,9 @@ def test_wrong_input_is_named():
     bad = x.clone()
     bad[7, 2] = torch.nan
     bad[9, 0] = torch.inf
-    with pytest.raises(ValueError, match=r"row 7 of embeddings holds NaN.*2 such rows"):
+    with pytest.raises(ValueError, match=r"row 7 \(counted from 0\) of embeddings holds NaN.*2 such from there on"):
         function(bad)
-    with pytest.raises(ValueError, match=r"row 7 of gallery"):
+    with pytest.raises(ValueError, match=r"row 7 \(counted from 0\) of gallery"):
         function(x, bad)
     with pytest.raises(ValueError, match="12 features and the gallery 4"):
         function(x, x[:, :4])

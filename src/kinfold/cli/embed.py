@@ -9,6 +9,7 @@ import typer
 
 from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.runs import SPLIT_HELP, split_of, used
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ def embed(
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
     root: Annotated[Path | None, typer.Option(help="The folder of the data set, or the file of a table.")] = None,
     changes: Changes = None,
-    split: Annotated[str | None, typer.Option(help="Only train, validation or test.")] = None,
+    split: Annotated[str | None, typer.Option(help=f"{SPLIT_HELP} Of a data set: only this one.")] = None,
     run: Annotated[
         Path | None, typer.Option(help="The folder of the run, or of the repeat of a bench, that embeds.")
     ] = None,
@@ -50,6 +51,7 @@ def embed(
     """
     from kinfold.cli.progress import reporting
     from kinfold.data.embedding import embed as write
+    from kinfold.protocols import opened
 
     if run is not None and backbone is not None:
         raise ValueError("--run and --backbone both embed: give one of them")
@@ -58,7 +60,8 @@ def embed(
             raise ValueError(f"{name} is a run and embeds by itself; to embed a data set with it: --run {name}")
         if changes:
             raise ValueError(f"{name} is a run and embeds the data that it was made on: leave --set out")
-        run, dataset = Path(name), _data_of(Path(name), split)
+        run = Path(name)
+        split, dataset = split_of(opened(run), split)
     else:
         dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
@@ -84,8 +87,9 @@ def embed(
         )
     for why in [*broken.values()][:20]:
         typer.echo(why, err=True)
+    only = "" if split is None else f", {split} alone"
     left_out = f", {len(broken):,} unreadable images left out" if broken else ""
-    typer.echo(f"{out}: {len(dataset) - len(broken):,} rows of {dataset.name}{left_out}")
+    typer.echo(f"{out}: {len(dataset) - len(broken):,} rows of {dataset.name}{only}{left_out}")
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,7 @@ class Embedding:
 
 
 def _of_run(folder: Path) -> Embedding:
-    from kinfold.protocols import opened
-
-    run = opened(folder)
+    run = used(folder)
     digest = hashlib.sha256()
     for weights in run.weight_files():
         digest.update(weights.read_bytes())
@@ -122,9 +124,3 @@ def _pixels(size: int, grey: bool) -> Embedding:
 
     pipeline = data.Pipeline(data.Warp(size), data.Warp(size), None, "L" if grey else "RGB")
     return Embedding(pixels, pipeline, {"backbone": "pixels", "size": size, "grey": grey})
-
-
-def _data_of(folder: Path, split: str | None) -> "Dataset":
-    from kinfold.protocols import opened
-
-    return opened(folder).data(split or "test")

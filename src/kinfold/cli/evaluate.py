@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.runs import SPLIT_HELP
 
 if TYPE_CHECKING:
     from kinfold.data.stored import Stored
+    from kinfold.metrics import Evaluation
 
 DISTANCE_HELP = "cosine, dot or euclidean."
 
@@ -30,10 +32,7 @@ def evaluate(
     distance: Annotated[str | None, typer.Option(help=DISTANCE_HELP)] = None,
     split: Annotated[
         str | None,
-        typer.Option(
-            help="Of a run: train, validation or test; test where there is one and the run is finished. Of a file: "
-            "short for --where split=..."
-        ),
+        typer.Option(help=f"{SPLIT_HELP} Of a file: short for --where split=..."),
     ] = None,
     embeddings_key: Annotated[str | None, typer.Option(help="The array of embeddings in the file.")] = None,
     labels_key: Annotated[str | None, typer.Option(help="The array of labels in the file.")] = None,
@@ -68,13 +67,13 @@ def evaluate(
         if embeddings.is_dir():
             if gallery is not None or where or any(keys.values()) or coarse_key:
                 raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
-            queries, others, usual = of_run(embeddings, split, progress)
+            queries, others, usual, about = of_run(embeddings, split, progress)
             distance = distance or usual
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
             queries = read_stored(embeddings, coarse_key=coarse_key, where=where, **keys)
             others = None if gallery is None else read_stored(gallery, where=where, **keys)
-            distance = distance or "cosine"
+            distance, about = distance or "cosine", {}
             if not where and len(queries.splits) > 1 and not as_json:
                 typer.echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
         found = examine(
@@ -94,17 +93,23 @@ def evaluate(
     ranked = sorted(classes.items(), key=lambda entry: entry[1])
     if as_json:
         print(
-            json.dumps(_as_json(found.values, found.intervals, ranked, per_class, queries, others, distance), indent=2)
+            json.dumps(
+                about | _as_json(found.values, found.intervals, ranked, per_class, queries, others, distance), indent=2
+            )
         )
         return
     from rich.console import Console
     from rich.table import Table
 
-    about = f"{len(queries.labels):,} queries, {len(found.classes):,} classes, {distance}"
-    about += "" if others is None else f", gallery of {len(others.labels):,}"
-    about += f", {found.left_out:,} queries without a relevant item left out" if found.left_out else ""
+    told = f"{about['split']} split of {about['run']}: " if about else ""
+    told += f"{len(queries.labels):,} queries, {_classes(len(found.classes))}, "
+    told += distance
+    told += "" if others is None else f", gallery of {len(others.labels):,}"
+    told += f", {found.left_out:,} queries without a relevant item left out" if found.left_out else ""
     console = Console(file=sys.stdout)
-    console.print(about, highlight=False)
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
+    if about.get("selected_on"):
+        console.print("the step was chosen by its scores on these classes, which flatters them a little")
     table = Table()
     table.add_column("metric")
     table.add_column("value", justify="right")
@@ -116,6 +121,8 @@ def evaluate(
             name, f"{value:.4f}", *([f"{limits[0]:.4f} to {limits[1]:.4f}" if limits else ""] * bool(found.intervals))
         )
     console.print(table)
+    for line in _remarks(found):
+        console.print(line, highlight=False)
     if ranked:
         console.print(f"{per_class} by class", highlight=False)
         listed = Table()
@@ -126,34 +133,48 @@ def evaluate(
         console.print(listed)
 
 
+def _classes(count: int) -> str:
+    return "1 class" if count == 1 else f"{count:,} classes"
+
+
+def _remarks(found: "Evaluation") -> list[str]:
+    """What a table of numbers leaves open."""
+    said = []
+    if len(found.classes) == 1:
+        said.append("one class alone: whatever is found is right, and nothing is learned from that")
+    if undefined := [name for name, value in found.values.items() if value != value]:
+        said.append(f"nan: there is nothing among these items that {', '.join(undefined)} could be measured by")
+    if found.intervals and (whole := [name for name in found.values if name not in found.intervals]):
+        said.append(f"no interval: {', '.join(whole)} is of all items together, not a mean over queries")
+    return said
+
+
 def of_run(
     folder: Path, split: str | None, progress: "Callable[[str, float], None] | None"
-) -> "tuple[Stored, Stored | None, str]":
-    """Queries and, where the data tells them apart, gallery of a run, and the distance it was trained for."""
+) -> "tuple[Stored, Stored | None, str, dict[str, object]]":
+    """Queries and, where the data tells them apart, gallery of a run, the distance it was trained for, and what to say
+    of them."""
     import numpy as np
 
+    from kinfold.cli.runs import say_unfinished, split_of
     from kinfold.data.stored import Stored
     from kinfold.training import Run
 
     run = Run.open(folder)
-    present = run.splits()
-    if split == "test" and not run.finished:
-        raise ValueError(
-            f"{folder} is not finished, and its test classes stay sealed until it is: finish it with kinfold train "
-            f"--resume {folder}, or look at --split validation"
-        )
-    chosen = split or ("test" if "test" in present and run.finished else "validation")
-    dataset = present[chosen] if chosen in present else run.data(chosen)  # which says what there is
+    chosen, dataset = split_of(run, split)
+    say_unfinished(run)
+    about: dict[str, object] = {"run": str(folder), "split": chosen, "step": run.weights_step}
+    about["selected_on"] = run.configuration.evaluation.selection == "validation" and chosen == "validation"
     found = run.embed(dataset, progress).numpy()
     labels = np.array(dataset.classes)[dataset.labels.numpy()]
     coarse = None
     if dataset.coarse is not None and dataset.coarse_classes is not None:
         coarse = np.array(dataset.coarse_classes)[dataset.coarse.numpy()]
     if dataset.role is None or not (dataset.role == "query").any():
-        return Stored(found, labels, coarse), None, run.distance
+        return Stored(found, labels, coarse), None, run.distance, about
     query, gallery = (dataset.role == role for role in ("query", "gallery"))
     queries = Stored(found[query], labels[query], None if coarse is None else coarse[query])
-    return queries, Stored(found[gallery], labels[gallery], None), run.distance
+    return queries, Stored(found[gallery], labels[gallery], None), run.distance, about
 
 
 def _as_json(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.runs import used
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,13 +37,12 @@ def export(
     from kinfold.cli.progress import reporting
     from kinfold.models.export import ENDINGS, Deployed, ExportError
     from kinfold.models.export import export as write
-    from kinfold.protocols import opened
 
     if out.suffix not in ENDINGS:
         raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name!r}")
     if not tolerance > 0:
         raise ValueError(f"--tolerance must be above 0, got {tolerance}")
-    space = opened(run)
+    space = used(run)
     pipeline = space.pipeline
     about = {"run": space.folder.resolve().name, "distance": space.distance}
     if pipeline is not None:
@@ -80,10 +80,7 @@ def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Te
     from kinfold.models.export import ExportError
     from kinfold.training.embedding import embedded
 
-    try:
-        dataset = run.data("test")
-    except ValueError:  # nothing to test on
-        dataset = run.data("train")
+    dataset = run.data("train")
     some = np.zeros(len(dataset), dtype=bool)
     some[np.linspace(0, len(dataset) - 1, EXAMPLES).astype(int)] = True
     dataset = dataset.where(some)

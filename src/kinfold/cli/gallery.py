@@ -74,7 +74,7 @@ def opened(run: "Run", given: str | None, split: str | None, progress: Progress 
         near = registry.nearest(split, (*SPLITS, "all"))
         raise ValueError(f"unknown split {split!r}{near}; it is {', '.join(SPLITS)} or all")
     if given is None:
-        present = run.splits()
+        present = run.visible()
         split = split or ("test" if "test" in present else "all")
         name = f"the {split} split of {run.folder}" if split != "all" else f"the data of {run.folder}"
         parts = present if split == "all" else {split: run.data(split)}

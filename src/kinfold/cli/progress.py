@@ -65,18 +65,20 @@ def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
     columns = (
         TextColumn("training"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[steps]}"),
+        TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[loss]} {task.fields[scores]}"),
     )
     with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("training", total=None, loss="", scores="")
+        task = bars.add_task("training", total=None, steps="", loss="", scores="")
 
         def tell(event: "Event") -> None:
+            reached = f"{event.step}/{event.steps}"
             if event.kind == "step":
-                bars.update(task, completed=event.step, total=event.steps, loss=f"loss {event.values['loss']:.4g}")
+                bars.update(task, completed=event.step, total=event.steps, steps=reached)
+                bars.update(task, loss=f"loss {event.values['loss']:.4g}")
             elif event.kind == "evaluation":
-                bars.update(task, completed=event.step, total=event.steps, scores=_scores(event))
+                bars.update(task, completed=event.step, total=event.steps, steps=reached, scores=_scores(event))
 
         yield tell
 

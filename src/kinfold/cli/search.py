@@ -29,9 +29,7 @@ def search(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(
-            help="train, validation, test or all; left out: the run's test classes, or all where it has none."
-        ),
+        typer.Option(help="train, validation, test or all; left out: the run's test classes, or all that may be seen."),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
     grid: Annotated[Path | None, typer.Option(help="A .png file to show query and neighbours in.")] = None,
@@ -49,6 +47,7 @@ def search(
 
     from kinfold.cli.gallery import opened
     from kinfold.cli.progress import reporting
+    from kinfold.cli.runs import say_unfinished
     from kinfold.metrics import neighbors
     from kinfold.training import Run
 
@@ -57,6 +56,7 @@ def search(
     if grid is not None and grid.suffix.lower() != ".png":  # before anything long begins
         raise ValueError(f"--grid writes a .png file, got {grid.name!r}")
     space = Run.open(run)
+    say_unfinished(space)
     with reporting(enabled=not as_json) as progress:
         searched = opened(space, gallery, split, progress)
         asked, embedding = _query(space, query, searched)

@@ -58,6 +58,11 @@ def train(
         if Run.open(resume).finished and first_rank():
             typer.echo(f"{resume} is finished", err=True)
     else:
+        if recipe is None and not any(change.replace(" ", "").startswith("data.name=") for change in asked):
+            raise ValueError(
+                "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "
+                "(kinfold train --data NAME --root ...), or a run to go on with (kinfold train --resume FOLDER)"
+            )
         given = configure({} if recipe is None else read(recipes.find(recipe)), asked)
         if dry_run:
             typer.echo(to_toml(tables(given)), nl=False)
@@ -72,6 +77,12 @@ def train(
         raise typer.Exit(128 + stopped.signal) from None
     if not first_rank():
         return
+    if given is not None and done.configuration.model.dim != given.model.dim:
+        typer.echo(
+            f"model.dim is {done.configuration.model.dim}, not {given.model.dim}: features of that width have no more "
+            "dimensions to give",
+            err=True,
+        )
     if as_json:
         typer.echo(json.dumps({"run": str(done.folder), **done.scores}, indent=2))
     else:
@@ -98,8 +109,14 @@ def show(run: "Run") -> None:
         table.add_row(name, *(_number(scores[split].get(name)) for split in columns))
     console = Console(file=sys.stdout)
     console.print(table)
-    told = f"step {scores['step']} of {scores['steps']}, selected by {scores['selection']}; {scores['ended']}"
+    evaluation = run.configuration.evaluation
+    by = f"{scores['selection']} {evaluation.metric}" if scores["selection"] == "validation" else scores["selection"]
+    told = f"step {scores['step']} of {scores['steps']}, selected by {by}; {scores['ended']}"
     console.print(told, highlight=False)
+    if scores["step"] == 0 and scores["steps"] and not scores["diverged"]:
+        console.print("no later step was better than the start: try another loss or optimizer.lr, or more steps")
+    if columns == ["validation"] and scores["selection"] == "validation":
+        console.print("there are no test classes; the step was chosen on these, which flatters them a little")
     if scores["inflated"]:
         console.print("inflated: the steps were chosen by looking at the test classes, for every metric apart")
     if not columns:

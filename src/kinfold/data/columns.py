@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -73,6 +73,11 @@ def chosen(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[st
 def read_columns(path: Path | str) -> Columns:
     """Read a table by its ending: .csv, .parquet (needs pyarrow), .npz, or .npy (one column, named label)."""
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(
+            f"{path} is a folder, not a table: images in one sub-folder for each class are read with --data folder "
+            "(load('folder', ...))"
+        )
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     ending = path.suffix.lower()
@@ -148,9 +153,9 @@ def _npz(path: Path) -> tuple[dict[str, Array], tuple[str, ...]]:
     """The arrays, and the names of those that hold Python objects."""
     values, objects = dict[str, Array](), list[str]()
     try:
+        if not is_zipfile(path):  # numpy would take it for something to unpickle
+            raise ValueError("numpy.savez writes one")
         opened = np.load(path, allow_pickle=False)
-        if not isinstance(opened, np.lib.npyio.NpzFile):
-            raise ValueError("it holds one array only")
         with opened as file:
             for name in file.files:
                 try:

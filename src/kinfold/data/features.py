@@ -55,7 +55,10 @@ def features(
     if embeddings.dtype.kind == "f" and not isinstance(embeddings, np.memmap):
         broken = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
         if len(broken):
-            raise ValueError(f"{root} row {broken[0] + 1}: the embedding is not finite ({len(broken)} such rows)")
+            raise ValueError(
+                f"row {broken[0]} (counted from 0) of the embeddings in {root} holds NaN or infinite values "
+                f"({len(broken):,} such in all): find out why the model gave them, or leave those rows out"
+            )
     given = _column(read, names, "label", columns)
     if given.shape != (len(embeddings),):
         raise ValueError(f"{root}: {len(embeddings)} embeddings but labels of shape {given.shape}")

@@ -16,6 +16,10 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
     """
     root = Path(root)
     if not root.is_dir():
+        if root.suffix.lower() in (".csv", ".parquet"):
+            raise ValueError(
+                f"{root} is a table, not a folder of images: read it with --data table (load('table', ...))"
+            )
         raise ValueError(f"there is no folder {root}")
     paths = images_below(root)
     if not paths:

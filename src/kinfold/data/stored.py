@@ -33,9 +33,13 @@ def read_stored(
     where: Sequence[str] = (),
 ) -> Stored:
     """Read an .npz or Parquet file; `where` holds conditions such as "split=test" on other columns of it."""
-    if Path(path).suffix.lower() == ".npy":
+    ending = Path(path).suffix.lower()
+    if ending in (".npy", ".csv"):
+        why = (
+            "holds one array only" if ending == ".npy" else "is a table of words, with no column for a whole embedding"
+        )
         raise ValueError(
-            f"{path} holds one array only; embeddings and labels belong in one file: "
+            f"{path} {why}; embeddings and labels belong in one .npz file: "
             "numpy.savez('embeddings.npz', embeddings=..., labels=...)"
         )
     columns = read_columns(path)

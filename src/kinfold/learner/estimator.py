@@ -129,7 +129,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"MetricLearner tells classes apart, and y has only one class: {self.classes_[0]!r}")
+            raise ValueError(f"MetricLearner tells classes apart, and y has only one class: {str(self.classes_[0])!r}")
         given = configuration(self.get_params(deep=False), _seed(self.random_state), len(self.classes_))
         fitted = fitting.fit(X, labels, given, [_Printed(given.evaluation.every)] if self.verbose else [])
         self.model_ = fitted.model

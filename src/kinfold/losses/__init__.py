@@ -5,6 +5,7 @@ from typing import Any
 from kinfold import registry
 from kinfold.losses.angular import Angular, angular
 from kinfold.losses.arcface import ArcFace
+from kinfold.losses.authoring import check_made
 from kinfold.losses.binomial import Binomial, binomial
 from kinfold.losses.circle import Circle, circle
 from kinfold.losses.contrastive import Contrastive, contrastive
@@ -116,4 +117,5 @@ def create(name: str, **options: Any) -> Loss:
     if not isinstance(loss, Loss):
         made = target.__name__ if loss is None else type(loss).__name__
         raise ValueError(f"{name!r} is registered as a loss, but {made} is no kinfold.losses.Loss; derive it from that")
+    check_made(loss, name)
     return loss

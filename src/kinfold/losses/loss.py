@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from kinfold.losses.authoring import check_declared
 from kinfold.losses.blocks import sums_by_rows, worthwhile
 from kinfold.losses.proxies import look_at_proxies
 from kinfold.losses.scoring import Measure, Scoring
@@ -41,6 +42,7 @@ class Loss(nn.Module):
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
+        check_declared(self, Loss)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
         if reduction == "none" and self.kind == "batch":
@@ -117,7 +119,7 @@ class Loss(nn.Module):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """The loss of scored pairs (B, R)."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        raise NotImplementedError
 
     def counts(self, relation: Relation) -> Tensor | None:
         """The counts of `terms` over the whole relation where that alone determines them; saves a pass when large

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from kinfold import registry
 from kinfold.losses.loss import Loss
 from kinfold.miners import Miner
 from kinfold.pairs import Labels
@@ -10,21 +11,25 @@ from kinfold.pairs import Labels
 class Mined(nn.Module):
     """`Mined(loss, miner)(embeddings, labels)` is `loss(embeddings, labels, tuples=miner(embeddings, labels))`.
 
+    Both may be names, where their usual options will do.
+
     >>> import torch, kinfold
-    >>> mined = Mined(kinfold.losses.create("margin"), kinfold.miners.create("distance-weighted"))
+    >>> mined = Mined("margin", kinfold.miners.create("distance-weighted", lower_cutoff=0.6))
     >>> mined(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape
     torch.Size([])
     """
 
-    def __init__(self, loss: Loss, miner: Miner) -> None:
+    def __init__(self, loss: Loss | str, miner: Miner | str) -> None:
         super().__init__()
+        loss = registry.create("losses", loss) if isinstance(loss, str) else loss
+        miner = registry.create("miners", miner) if isinstance(miner, str) else miner
         if loss.proxies is not None:
             raise ValueError(
                 f"{type(loss).__name__} compares samples with its own proxies: there is nothing to mine; leave the "
                 "miner out (in a recipe: --set miner.name=none)"
             )
-        self.loss = loss
-        self.miner = miner
+        self.loss: Loss = loss
+        self.miner: Miner = miner
 
     def forward(
         self,

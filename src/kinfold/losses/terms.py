@@ -74,6 +74,7 @@ class ScoredPairs:
 
     def per_pair(self, values: Tensor) -> Terms:
         """Mean over all pairs of the relation."""
+        _check_shape(values, self.scores.shape, "per_pair", "pair")
         if self.weights is None:
             return Terms.over(values, count(self.positives | self.negatives, dim=-1).sum())
         weights = self.weights * (self.positives | self.negatives)
@@ -81,6 +82,7 @@ class ScoredPairs:
 
     def per_sample(self, values: Tensor) -> Terms:
         """Mean over the samples that belong to a class of theirs: all of them, where there are labels."""
+        _check_shape(values, self.scores.shape[:1], "per_sample", "row of scores")
         if self.labels is not None:
             return Terms.over(values, values.shape[0])
         known = count(self.positives) > 0
@@ -89,4 +91,14 @@ class ScoredPairs:
     def per_anchor(self, values: Tensor) -> Terms:
         """Mean over the anchors that have a positive and a negative; the others' values are set to zero."""
         valid = (count(self.positives) > 0) & (count(self.negatives) > 0)
+        _check_shape(values, valid.shape, "per_anchor", "row of scores")
         return Terms.over(torch.where(valid, values, 0.0), valid.sum())
+
+
+def _check_shape(values: Tensor, shape: torch.Size, name: str, one: str) -> None:
+    """A mean that was taken too early would be broadcast, and count for everybody."""
+    if values.shape != shape:
+        raise ValueError(
+            f"pairs.{name} takes one value for each {one}, shape {tuple(shape)}, got {tuple(values.shape)}; it takes "
+            "the mean itself"
+        )

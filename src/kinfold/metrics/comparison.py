@@ -128,7 +128,8 @@ def check_rows(rows: Tensor, name: str) -> None:
         if bool(bad.any()):
             row = start + int(bad.nonzero()[0])
             raise ValueError(
-                f"row {row} of {name} holds NaN or infinite values ({int(bad.sum())} such rows from there on): "
+                f"row {row} (counted from 0) of {name} holds NaN or infinite values "
+                f"({int(bad.sum()):,} such from there on): "
                 "find out why the model gave them, or leave those rows out"
             )
 

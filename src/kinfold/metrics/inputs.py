@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold.devices import checked_device
 from kinfold.metrics.comparison import Comparison, Distance, compare
 from kinfold.metrics.relevance import Relevance, relevance
 from kinfold.pairs.labels import Labels, encode
@@ -25,7 +26,7 @@ def as_rows(embeddings: Embeddings, device: torch.device | str | None = None) ->
         if array.dtype.byteorder == ">" or not array.flags.writeable or array.dtype == np.longdouble:
             array = array.astype(array.dtype.newbyteorder("=") if array.dtype != np.longdouble else np.float64)
         rows = torch.from_numpy(np.ascontiguousarray(array))
-    rows = rows if device is None else rows.to(device)
+    rows = rows if device is None else rows.to(checked_device(device))
     if rows.is_complex() or rows.dtype in (torch.float32, torch.float64):
         return rows
     return rows.to(torch.float32)

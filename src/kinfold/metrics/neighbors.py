@@ -107,7 +107,7 @@ def _block(
         bound.update(chunk)
         floor = _floor(approximation, which, bound.kth(k))
         pieces += chunk.candidates(floor)
-        if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit * k * which.shape[0]:
+        if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit:
             return None
     row, column, product = (torch.cat(parts) for parts in zip(*pieces, strict=True))
     keep = product >= floor[row].float()  # the bound has risen since the first chunks

@@ -102,8 +102,12 @@ class Repeat:
         found = {"train": self._whole.where(~tested, relabel=True)}
         return {**found, "test": self._whole.where(tested, relabel=True)} if np.any(tested) else found
 
+    def visible(self) -> dict[str, Dataset]:
+        """The splits that may be looked at: test classes stay sealed until every fold is trained."""
+        return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
+
     def data(self, split: str = "test") -> Dataset:
-        return one_split(self.splits(), split, self.folder)
+        return one_split(self.splits(), split, self.folder, self.finished)
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set."""

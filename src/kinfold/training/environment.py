@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import kinfold
+from kinfold.devices import checked_device
 from kinfold.pairs import Ranks
 
 PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
@@ -39,7 +40,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 def chosen_device(name: str) -> torch.device:
     """ "auto": this rank's GPU where there is one, else the CPU."""
     if name != "auto":
-        return torch.device(name)
+        return checked_device(name)
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())

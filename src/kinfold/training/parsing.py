@@ -1,5 +1,6 @@
 """Tables of a TOML file to typed objects and back; a key that means nothing is an error that names the nearest."""
 
+import inspect
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kinfold.registry import nearest
+from kinfold.registry import names, nearest, resolve
 from kinfold.training.configuration import Choice, Configuration
 
 Kind = TypeVar("Kind")
@@ -45,7 +46,8 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
     """A copy of the tables with values replaced; values are written as in TOML, words may stand without quotes."""
     result: dict[str, Any] = _copy(tables)
     mined = any(change.partition("=")[0].strip().startswith("miner.") for change in changes)
-    # names first: another loss or miner begins without the options of the one it replaces, and a loss without its miner
+    # names first: another loss or miner begins without the options of the one before, and a loss without its miner;
+    # another sampler keeps what it also has, such as the size of a batch
     for change in sorted(changes, key=lambda change: not change.partition("=")[0].strip().endswith(".name")):
         key, equals, written = change.partition("=")
         path = [part.strip() for part in key.split(".")]
@@ -57,10 +59,14 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
             if not isinstance(inner, dict):
                 raise ValueError(f"{change!r}: {part!r} is a value, not a table")
             place = inner
-        if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != written.strip(" \"'"):
+        name = written.strip(" \"'")
+        if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != name:
             if path[0] == "loss" and not mined:
                 result.pop("miner", None)
             place.clear()
+        if path == ["sampler", "name"] and place.get("name") != name:
+            for option in {*place} - _options("samplers", name):
+                del place[option]
         if written.strip() != "none":
             place[path[-1]] = _value(written)
         elif path[-1] == "name" and path[0] in OPTIONAL:
@@ -68,6 +74,11 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
         else:
             place.pop(path[-1], None)
     return result
+
+
+def _options(kind: str, name: str) -> set[str]:
+    """What something takes; nothing where there is no such name, which is told elsewhere."""
+    return set(inspect.signature(resolve(kind, name)).parameters) if name in names(kind) else set()
 
 
 def combined(*layers: Table) -> dict[str, Any]:
@@ -116,7 +127,7 @@ def parse(kind: type[Kind], table: Any, where: str) -> Kind:
     hints = get_type_hints(kind)
     for key in table:
         if key not in known:
-            place = f"in [{where}]" if where else "at the top of the recipe"
+            place = f"in [{where}]" if where else "at the top"
             near = nearest(key, known) or _elsewhere(key, hints)
             raise ValueError(f"unknown key {key!r} {place}{near}; there are {', '.join(known)}")
     required = [n for n, e in known.items() if e.default is MISSING and e.default_factory is MISSING and n not in table]

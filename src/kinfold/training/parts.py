@@ -63,7 +63,8 @@ def split(data: Dataset, settings: Data) -> Splits:
     if held < 1 or count - held < 2:
         raise ValueError(
             f"{settings.validation:g} of {count} training classes is {held} for validation and {count - held} for "
-            "training; choose another data.validation, or 0 and evaluation.selection = 'last'"
+            "training; choose another data.validation, or 0 with evaluation.selection = 'last' and without "
+            "evaluation.patience"
         )
     chosen = torch.randperm(count, generator=derived(settings.split_seed, _CLASSES))[:held]
     mask = torch.isin(train.labels, chosen)

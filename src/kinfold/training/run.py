@@ -139,6 +139,12 @@ class Run:
             ) from None
         return model.eval()
 
+    @property
+    def weights_step(self) -> int:
+        """The step at which the network was what `model` gives."""
+        found = self._weights()
+        return int(found["step"] if "step" in found else found["done"])
+
     def weight_files(self) -> list[Path]:
         """Where the selected weights lie; ValueError before there are any."""
         path = self.place.model if self.finished else self.place.best
@@ -155,9 +161,13 @@ class Run:
         found = parts.split(data, settings)
         return {name: part for name, part in vars(found).items() if part is not None}
 
+    def visible(self) -> dict[str, Dataset]:
+        """The splits that may be looked at: test classes stay sealed until the run is finished."""
+        return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
+
     def data(self, split: str = "test") -> Dataset:
-        """The items of one split, as the run saw them."""
-        return one_split(self.splits(), split, self.folder)
+        """The items of one split, as the run saw them; ValueError for test classes that are still sealed."""
+        return one_split(self.splits(), split, self.folder, self.finished)
 
     def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set."""
@@ -182,10 +192,15 @@ class Run:
         return replace(self.configuration, model=replace(self.configuration.model, weights=None))
 
 
-def one_split(present: Mapping[str, Dataset], split: str, folder: Path) -> Dataset:
-    """One of the splits that there are; ValueError with their names where it is none of them."""
+def one_split(present: Mapping[str, Dataset], split: str, folder: Path, finished: bool) -> Dataset:
+    """One of the splits that there are; ValueError with their names where it is none of them, or is still sealed."""
     if split not in present:
         raise ValueError(f"the data of {folder} has no split {split!r}; it has {', '.join(present)}")
+    if split == "test" and not finished:
+        raise ValueError(
+            f"{folder} is not finished, and its test classes stay sealed until it is: finish it with kinfold train "
+            f"--resume {folder}, or look at --split validation"
+        )
     return present[split]
 
 
