@@ -12,7 +12,7 @@ from tests.cli.runs import run
 def test_list(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "list", "metrics")
     assert code == 0
-    assert out.split() == kinfold.list("metrics")
+    assert [line.split()[0] for line in out.splitlines()] == kinfold.list("metrics")
     code, out, _ = run(capsys, monkeypatch, "list", "--json")
     assert json.loads(out)["miners"] == kinfold.list("miners")
     code, _, errors = run(capsys, monkeypatch, "list", "metric")
@@ -30,6 +30,26 @@ def test_a_name_is_told_with_its_paper_and_its_options(capsys, monkeypatch):
     found = json.loads(out)
     assert found["options"] == {"gamma": "needed"}
     assert ">>>" not in found["text"]
+
+
+@pytest.mark.parametrize("kind", registry.kinds())
+def test_every_name_has_a_line_of_its_own_in_the_list(kind, capsys, monkeypatch):
+    _, out, _ = run(capsys, monkeypatch, "list", kind)
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert [*lines] == kinfold.list(kind)
+    for name, told in lines.items():
+        _, text, _ = run(capsys, monkeypatch, "list", kind, name)
+        assert " ".join(text.removeprefix("#").split()).startswith(told)
+
+
+def test_a_plugin_tells_its_own_line(tmp_path, own_names, capsys, monkeypatch):
+    text = 'import kinfold\n\n@kinfold.register("miners", "mine")\ndef mine():\n    """Mine alone."""\n'
+    (tmp_path / "own_miner.py").write_text(text)
+    _, out, _ = run(capsys, monkeypatch, "list", "miners", "--plugin", tmp_path / "own_miner.py")
+    assert out.splitlines()[-1].split(maxsplit=1) == ["mine", "Mine alone."]
+    registry.register("miners", "elsewhere", "no_such_package:Miner")
+    _, out, _ = run(capsys, monkeypatch, "list", "miners")
+    assert out.splitlines()[-1] == "elsewhere"
 
 
 def test_a_recipe_and_a_table_are_shown_as_they_are(capsys, monkeypatch):

@@ -1,8 +1,10 @@
 """`kinfold list`: what can be used by name, and what one of the names is."""
 
+import ast
 import inspect
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,8 @@ import typer
 from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
 from kinfold.recipes import papers
+
+_ROOT = Path(registry.__file__).parents[1]
 
 
 def listing(
@@ -41,8 +45,35 @@ def listing(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    for entry, names in found.items():
-        typer.echo(f"{entry}: {', '.join(names)}" if kind is None else "\n".join(names))
+    if kind is None:
+        for entry, names in found.items():
+            typer.echo(f"{entry}: {', '.join(names)}")
+        return
+    width = max(map(len, found[kind]))
+    for known in found[kind]:
+        typer.echo(f"{known:<{width}}  {summary(kind, known)}".rstrip())
+
+
+def summary(kind: str, name: str) -> str:
+    """One line on a name: read from its file, as importing all of them would take seconds; empty where it says
+    nothing."""
+    if kind in ("recipes", "tables"):
+        first = _described(kind, name)[0].splitlines()[0]
+        return first.removeprefix("#").strip() if first.startswith("#") else ""
+    places = registry.targets(kind)
+    module, attribute = places[name].split(":")
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    file = Path(loaded) if loaded else _ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    if not file.is_file():  # of another package, not imported yet
+        return ""
+    tree = ast.parse(file.read_text())
+    text = None
+    if sum(place.startswith(f"{module}:") for place in places.values()) == 1:
+        text = ast.get_docstring(tree)
+    for node in tree.body:
+        if text is None and isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute:
+            text = ast.get_docstring(node)
+    return (text or "").split("\n\n")[0].replace("\n", " ")
 
 
 def _described(kind: str, name: str) -> tuple[str, dict[str, str]]:

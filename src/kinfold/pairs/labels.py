@@ -52,7 +52,8 @@ def _as_array(labels: Labels) -> Tensor | np.ndarray[Any, Any]:
     if labels.is_floating_point() or labels.is_complex():
         raise ValueError(
             f"labels must be integers or strings, got {labels.dtype}; "
-            "use labels.long() if they are whole numbers, or relation= for real-valued kinship"
+            "use labels.long() if they are whole numbers (in a file: save them as integers), or relation= for "
+            "real-valued kinship"
         )
     if labels.dim() != 1:
         raise ValueError(f"labels must have shape (B,), got {tuple(labels.shape)}; squeeze or argmax them first")
