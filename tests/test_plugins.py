@@ -56,7 +56,7 @@ def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_na
     assert done.returncode == 0, done.stderr
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder)
     assert code == 2
-    assert "unknown name 'worst-pair' in losses" in errors
+    assert f"the run {folder} cannot be opened: unknown name 'worst-pair' in losses" in errors
     assert "kinfold.list('losses') shows all, and --plugin FILE adds your own" in errors
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder, "--json", "--plugin", worst_pair)
     assert code == 0, errors
@@ -66,7 +66,10 @@ def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_na
 def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, capsys, monkeypatch):
     code, shown, _ = command(capsys, monkeypatch, "list", "losses", "--plugin", worst_pair)
     assert code == 0
-    assert shown.split()[-1] == "worst-pair"
+    assert shown.splitlines()[-1].split(maxsplit=1) == [
+        "worst-pair",
+        "The margin that the hardest pair of each anchor lacks.",
+    ]
     assert type(kinfold.losses.create("worst-pair", reduction="sum")).__module__ == "worst_pair"
     plugins.load(str(worst_pair))  # a second time is no mistake
 

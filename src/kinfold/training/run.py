@@ -92,7 +92,10 @@ class Run:
         place = RunFolder(folder)
         if not place.begun:
             raise ValueError(f"{place.path} is not the folder of a run: it has no {place.configuration.name}")
-        return Run(place, configure(read(place.configuration)), dataset)
+        try:
+            return Run(place, configure(read(place.configuration)), dataset)
+        except ValueError as wrong:  # a plugin that was not loaded, or a file that was edited
+            raise ValueError(f"the run {place.path} cannot be opened: {wrong}") from None
 
     @property
     def folder(self) -> Path:
