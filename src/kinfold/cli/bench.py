@@ -68,7 +68,8 @@ def bench(
         typer.echo(json.dumps(as_dictionary(done), indent=2))
     else:
         typer.echo(done.summary(), nl=False)
-        typer.echo(f"{folder}: {done.place.results.name}, {done.place.table.name}")
+        written = (done.place.results, done.place.parquet, done.place.table)
+        typer.echo(f"{folder}: {', '.join(path.name for path in written if path.is_file())}")
     for name, why in state.failed.items():
         typer.echo(f"failed: {name}: {why}", err=True)
     if state.failed:
