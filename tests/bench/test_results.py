@@ -126,6 +126,11 @@ def test_json_has_what_the_table_has(bench, capsys, monkeypatch):
     assert found["results"][1]["best"] == compared.best
 
 
+def test_a_table_says_what_stands_after_the_mean(bench):
+    told = bench.table("tiny", "separated").splitlines()[0]
+    assert told == "tiny: reality-check, separated, mean ± half width of its 95 % interval over 2 repeats"
+
+
 @pytest.fixture
 def compared(bench, monkeypatch):
     """Comparisons of a bench whose repeats had these values, as printed in a style."""

@@ -125,7 +125,9 @@ class Bench:
         }
         kind = "" if self.suite.folds == 1 else f", {result}"
         inflated = ", INFLATED: steps chosen on the test classes" if self.inflated else ""
-        caption = f"{data}: {self.suite.protocol}{kind}, {len(self.suite.seeds)} repeats{inflated}"
+        seeds = len(self.suite.seeds)
+        repeats = f"mean ± half width of its 95 % interval over {seeds} repeats" if seeds > 1 else "1 repeat"
+        caption = f"{data}: {self.suite.protocol}{kind}, {repeats}{inflated}"
         return render(assemble(results, notes=notes), metrics, style, caption)
 
     def comparisons(self, data: str, result: str, style: Style = "text") -> str:

@@ -152,7 +152,7 @@ function comparisons(table) {
         plain("first", "first"),
         plain("second", "second"),
         {
-          title: several || described(rows[0]).factor !== 100 ? "first less second" : "first less second, % points",
+          title: several || described(rows[0]).factor !== 100 ? "first less second" : "first less second, percentage points",
           numeric: true,
           downFirst: true,
           value: (one) => one.difference,
