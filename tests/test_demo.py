@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from kinfold import data, demo, metrics
+from kinfold.report.content import collect
 from kinfold.training import Run
 
 
@@ -42,6 +43,7 @@ def test_the_table_shows_the_mean_and_both_seeds(shown):
         assert f"| {row.method} | {100 * row.mean('recall@1'):.1f}" in table
     low, high = rows[-1].spread("recall@1")
     assert f"({100 * low:.1f} to {100 * high:.1f})" in table
+    assert "| method | recall@1, %: mean (range of 2 seeds) | map@r, %: mean (range of 2 seeds) |" in table
     assert demo.Row("x", [{"recall@1": 0.1}, {"recall@1": 0.3}]).mean("recall@1") == pytest.approx(0.2)
 
 
@@ -59,3 +61,38 @@ def test_what_is_finished_is_not_done_again(shown):
     again = demo.demo(folder, steps=3, tell=lambda stage, share: told.append(share), glyphs=some())
     assert [row.scores for row in again] == [row.scores for row in rows]
     assert set(told) == {0.0, 1.0}  # no step between
+
+
+def test_what_is_finished_is_not_told_as_if_it_trained_again(shown, tmp_path):
+    stages = []
+    demo.demo(shown[0], steps=3, tell=lambda stage, share: stages.append(stage), glyphs=some())
+    names = demo.run_names()
+    assert len(names) == len(demo.METHODS) * len(demo.SEEDS)
+    told = [*dict.fromkeys(stage for stage in stages if stage.startswith(tuple(demo.METHODS)))]
+    assert told == [f"{name}, already trained" for name in names]
+    assert {demo.PIXELS, f"{demo.UNTRAINED}, seed 0"} < {*stages}
+
+
+def test_the_report_has_the_rows_of_the_table_in_its_order(shown):
+    folder, rows = shown
+    (table,) = collect(folder, points=20, dataset=some())["tables"]
+    assert [row["method"] for row in table["rows"]] == [row.method for row in rows]
+    means = [row.mean("recall@1") for row in rows]
+    assert means == sorted(means, reverse=True)
+    for row, own in zip(table["rows"], rows, strict=True):
+        for name in demo.NAMES:
+            assert row["cells"][name]["mean"] == pytest.approx(own.mean(name))
+            assert row["cells"][name]["count"] == len(own.scores)
+        assert bool(row.get("reference")) == (own.method in (demo.PIXELS, demo.UNTRAINED))
+        assert bool(row["command"]) != bool(row.get("reference"))
+    assert table["sorted"] == "recall@1"
+    assert f"for reference, and no part of the comparisons: {demo.PIXELS}; {demo.UNTRAINED}" in table["notes"]
+    compared = {name for row in table["comparisons"] for name in (row["first"], row["second"])}
+    assert compared == {*demo.METHODS}
+
+
+def test_no_more_typefaces_are_promised_than_there_are(shown):
+    glyphs = data.load("glyphs")
+    most = int(glyphs.labels.bincount().max())
+    assert int(glyphs.labels.bincount().min()) < most == 22
+    assert "in up to 22 typefaces each" in (shown[0] / "table.md").read_text()

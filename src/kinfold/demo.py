@@ -1,8 +1,8 @@
 """A first look: one small network, several losses, characters it has never seen.
 
-The network learns from some characters of the glyphs data set, in 22 typefaces each, the step to stop at is chosen on
-others, and the scores are of the rest: does an item's nearest neighbour show the same character in another typeface?
-Every method trains with two seeds, on the same classes, for the same number of steps.
+The network learns from some characters of the glyphs data set, in up to 22 typefaces each, the step to stop at is
+chosen on others, and the scores are of the rest: does an item's nearest neighbour show the same character in another
+typeface? Every method trains with two seeds, on the same classes, for the same number of steps.
 """
 
 import csv
@@ -13,8 +13,10 @@ from pathlib import Path
 
 from kinfold import data, metrics, recipes
 from kinfold.files import write_text
+from kinfold.report.references import write_references
 from kinfold.training import Event, Run, parts
 from kinfold.training.embedding import embedded
+from kinfold.training.folder import RunFolder
 from kinfold.training.run import train
 from kinfold.training.work import measure
 
@@ -23,6 +25,8 @@ SEEDS = (0, 1)
 NAMES = ("recall@1", "map@r")
 PIXELS = "pixels, no network"
 UNTRAINED = "network, not trained"
+SHOWN = f"mean (range of {len(SEEDS)} seeds)"
+KEPT = ", already trained"  # follows the name of a run that is not made again
 # title -> what differs from the recipe "glyphs"
 METHODS: dict[str, list[str]] = {
     "dro-topk": ["loss.name=dro-topk"],
@@ -60,24 +64,35 @@ class Row:
         return min(values), max(values)
 
 
+def run_names() -> list[str]:
+    """The runs in their order, as `tell` is told of them; of those that are not made again KEPT follows."""
+    return [_named(method, seed) for method in METHODS for seed in SEEDS]
+
+
+def _named(method: str, seed: int) -> str:
+    return f"{method}, seed {seed}"
+
+
 def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: data.Dataset | None = None) -> list[Row]:
     """Train and compare; every run is a folder below `folder`, and what is finished is not done again.
 
-    `glyphs`: these characters instead of all.
+    `tell`: is told how far each stage is. `glyphs`: these characters instead of all. The best row comes first.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     glyphs = data.load("glyphs") if glyphs is None else glyphs
     test = glyphs.subset("test")
     tell = tell or (lambda stage, share: None)
+    tell(PIXELS, 0.0)
     pictures = test.items.array().reshape(len(test), -1)  # type: ignore[attr-defined]  # glyphs are rows of an array
-    rows = [Row(PIXELS, [metrics.evaluate(pictures.astype("float32"), test.labels, metrics=NAMES)])]
+    pixels = Row(PIXELS, [metrics.evaluate(pictures.astype("float32"), test.labels, metrics=NAMES)])
+    tell(PIXELS, 1.0)
     untrained: list[dict[str, float]] = []
     trained: list[Row] = []
     for method, changes in METHODS.items():
         found = []
         for seed in SEEDS:
-            stage = f"{method}, seed {seed}"
+            stage = _named(method, seed)
             fixed = [f"seed={seed}", f"training.steps={steps}", f"evaluation.every={-(-steps // 3)}"]
             fixed += [f"schedule.warmup={steps // 10}"] if steps < STEPS else []  # a quick look has little time to rise
             run = _run(
@@ -85,18 +100,22 @@ def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: dat
             )
             found.append(run.scores["test"])
             if len(untrained) < len(SEEDS):
+                tell(_named(UNTRAINED, seed), 0.0)
                 untrained.append(_untrained(run))
+                tell(_named(UNTRAINED, seed), 1.0)
         trained.append(Row(method, found))
-    rows += [Row(UNTRAINED, untrained), *sorted(trained, key=lambda row: row.mean(NAMES[0]))]
+    beside = [pixels, Row(UNTRAINED, untrained)]
+    rows = sorted([*beside, *trained], key=lambda row: -row.mean(NAMES[0]))
+    write_references(folder, "glyphs", {row.method: row.scores for row in beside})  # for the report
     write_text(folder / "table.md", markdown(rows))
     write_text(folder / "scores.csv", as_csv(rows))
     return rows
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table, with the two seeds beside the mean."""
+    """The table, with the range of the seeds beside the mean."""
     lines = ["# kinfold demo", "", (__doc__ or "").strip(), ""]
-    lines += [f"| method | {' | '.join(f'{name}, % (seeds)' for name in NAMES)} |", f"|---{'|---' * len(NAMES)}|"]
+    lines += [f"| method | {' | '.join(f'{name}, %: {SHOWN}' for name in NAMES)} |", f"|---{'|---' * len(NAMES)}|"]
     return "\n".join([*lines, *(f"| {row.method} | {' | '.join(cells(row))} |" for row in rows), ""])
 
 
@@ -126,6 +145,7 @@ def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, sta
         if event.kind == "step":
             tell(stage, event.step / event.steps)
 
+    stage += KEPT if RunFolder(folder).finished else ""
     tell(stage, 0.0)
     if folder.exists():
         run = train(None, folder, resume=True, dataset=glyphs, callbacks=[follow])

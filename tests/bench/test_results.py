@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
@@ -10,6 +12,7 @@ from kinfold.bench import Bench, State
 from kinfold.bench.results import COLUMNS, repeat
 from kinfold.protocols.statistics import interval
 from kinfold.training import Run
+from kinfold.training.parsing import combined
 from tests.bench.tiny import TWELVE, Inline, made, suite
 from tests.cli.runs import run as command
 
@@ -121,6 +124,56 @@ def test_json_has_what_the_table_has(bench, capsys, monkeypatch):
     compared = bench.compared("tiny", "separated", "map@r")
     assert found["results"][1]["methods"]["triplet"]["mean"] == compared.intervals["triplet"].mean
     assert found["results"][1]["best"] == compared.best
+
+
+def test_a_table_says_what_stands_after_the_mean(bench):
+    told = bench.table("tiny", "separated").splitlines()[0]
+    assert told == "tiny: reality-check, separated, mean ± half width of its 95 % interval over 2 repeats"
+
+
+@pytest.fixture
+def compared(bench, monkeypatch):
+    """Comparisons of a bench whose repeats had these values, as printed in a style."""
+
+    def told(style="text", metric="map@r", **values):
+        monkeypatch.setattr(Bench, "values", lambda *_: {name: dict(enumerate(own)) for name, own in values.items()})
+        base = combined(bench.suite.base, {"evaluation": {"metrics": ["map@r", metric]}})
+        given = replace(bench.suite, metric=metric, baseline=None, base=base)
+        return replace(bench, suite=given).comparisons("tiny", "separated", style)
+
+    return told
+
+
+def test_comparisons_say_their_unit_and_give_every_p_alike(compared):
+    told = compared(triplet=[0.30, 0.31, 0.33], contrastive=[0.50, 0.52, 0.51])
+    assert "map@r, percentage points" in told
+    assert "triplet - contrastive" in told
+    row = next(line for line in told.splitlines() if "triplet - contrastive" in line)
+    assert re.search(r"│ +-19\.67 ± \d+\.\d\d │ 0\.00\d │ 0\.00\d \* │$", row)
+    row = compared(metric="rho@1", triplet=[0.30, 0.31, 0.33], contrastive=[0.50, 0.52, 0.51]).splitlines()[3]
+    assert "-0.1967 ± 0.0" in row  # no percents of what is no share
+
+
+@pytest.mark.parametrize("style", ["text", "markdown"])
+def test_an_asterisk_is_explained_where_there_is_one(compared, style):
+    star = {"text": "\n*: told apart at 5 %", "markdown": "\n\\*: told apart at 5 %"}[style]
+    assert star in compared(style, triplet=[0.30, 0.31, 0.33], contrastive=[0.50, 0.52, 0.51])
+    alike = compared(style, triplet=[0.50, 0.54, 0.50], contrastive=[0.50, 0.52, 0.51])
+    assert "*" not in alike
+    assert "none of these is told apart at 5 % after Holm's correction over all pairs of methods" in alike
+
+
+def test_comparisons_of_few_repeats_carry_a_caution(compared):
+    few, enough = [0.30, 0.31, 0.33, 0.32], [0.30, 0.31, 0.33, 0.32, 0.31]
+    said = "the test leans on its assumption that differences are normally distributed"
+    assert f"with 4 repeats {said}" in compared(triplet=few, contrastive=[value + 0.2 for value in few])
+    assert said not in compared(triplet=enough, contrastive=[value**2 for value in enough])
+
+
+def test_every_file_of_results_is_listed(bench, capsys, monkeypatch):
+    _, output, _ = command(capsys, monkeypatch, "bench", "--resume", bench.place.path, "--jobs", 1)
+    assert output.splitlines()[-1] == f"{bench.place.path}: results.csv, results.parquet, table.md"
+    assert {"results.csv", "results.parquet", "table.md"} <= {path.name for path in bench.place.path.iterdir()}
 
 
 def test_selection_on_the_test_classes_is_marked_everywhere(tmp_path):

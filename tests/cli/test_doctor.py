@@ -111,6 +111,21 @@ def test_extras_that_are_missing_are_a_note_and_broken_ones_a_problem(tmp_path, 
     assert found["extra crashing"]["status"] == "problem"
 
 
+def test_what_to_type_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    install = 'pip install "kinfold[efficientnet]"'
+    absent = doctor.Finding("extra efficientnet", "note", "not installed; it adds " + "wings " * 20, install)
+    doctor._show([doctor.Finding("python", "ok", "3.11"), absent], 0)
+    told = capsys.readouterr().out.splitlines()
+    assert f"  extra efficientnet: {install}" in told
+    assert "what may be worth doing:" in told
+    assert "what to do:" not in told  # there is no problem
+    doctor._show([doctor.Finding("disk", "problem", "full", "free some space")], 1)
+    told = capsys.readouterr().out
+    assert "what to do:\n  disk: free some space\n" in told
+    assert "worth doing" not in told
+
+
 def test_a_full_disk_and_a_folder_that_cannot_be_written_to(capsys, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
 

@@ -1,6 +1,7 @@
 """`kinfold export` on real runs: what it writes is run by the runtimes themselves."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from kinfold.cli.export import in_words
+from kinfold.data.presets import PIPELINES
+from kinfold.data.transforms import Compose
 from kinfold.models.export import Deployed
 from kinfold.training import Run, train
 from tests.cli.runs import SHORT, feature_run, glyph_files, picture_run, run
@@ -59,6 +63,27 @@ def test_unit_length_is_inside_where_the_run_compares_by_cosine(distance, tmp_pa
     expected = space.embed(data).numpy()
     found = rows_of(out, np.stack([data.items[index] for index in range(len(data))]))
     np.testing.assert_allclose(found, unit(expected) if distance == "cosine" else expected, atol=1e-5)
+
+
+def test_the_preparation_of_pictures_is_told_in_words(tmp_path, capsys, monkeypatch):
+    code, printed, _ = run(capsys, monkeypatch, "export", picture_run(), "--out", tmp_path / "model.onnx")
+    assert code == 0
+    assert "  transform: both sides to 28 pixels (bilinear), before the model\n" in printed
+    assert "Warp(" not in printed
+
+
+def test_every_transform_of_the_presets_has_words():
+    for name, pipeline in PIPELINES.items():
+        said = in_words(pipeline.test)
+        assert re.fullmatch(r"(short side|both sides) to \d+ pixels \(bi\w+\)(, then the middle \d+ x \d+)?", said), (
+            name
+        )
+
+    def mirrored(picture, generator):
+        return picture
+
+    assert in_words(mirrored) == "mirrored"
+    assert in_words(Compose(())) == "nothing"
 
 
 def test_a_run_in_half_precision_is_written_in_float32(tmp_path, capsys, monkeypatch):

@@ -12,10 +12,14 @@ from kinfold.protocols.statistics import Interval, interval
 from kinfold.protocols.tables import (
     Entry,
     assemble,
+    caution,
+    difference_text,
+    difference_unit,
     escape_latex,
     escape_markdown,
     latex_table,
     markdown_table,
+    probability_text,
     render,
     text_table,
 )
@@ -53,7 +57,7 @@ def test_text_says_everything():
             "│ lifted_2 │     60.0 [1] │           │         - [2] │",
             "│ hdc      │        - [3] │     53.62 │         - [4] │",
             "└──────────┴──────────────┴───────────┴───────────────┘",
-            "*so*: the best, told apart from every other method",
+            "between asterisks: the best, told apart from every other method",
             "[1] one repeat, so no interval",
             "[2] diverged & stopped",
             "[3] quoted",
@@ -287,3 +291,28 @@ def test_columns_in_which_all_failed_are_shown_as_missing():
 
 def test_one_method_alone_is_not_bold():
     assert bold(assemble({"a": CLEAR["a"]})) == set()
+
+
+# comparisons
+
+
+def test_differences_have_the_unit_of_their_metric():
+    assert (difference_text("cub map@r", -0.0123, 0.004), difference_unit("cub map@r")) == (
+        "-1.23 ± 0.40",
+        ", percentage points",
+    )
+    assert (difference_text("rho@1", 0.0123, 0.004), difference_unit("rho@1")) == ("+0.0123 ± 0.0040", "")
+    assert difference_text("map@r", 0.01, math.nan) == "+1.00"
+    assert difference_text("map@r", math.nan, math.nan) == "-"
+
+
+def test_every_p_has_as_many_digits():
+    assert [probability_text(p) for p in (1.0, 0.1, 0.012, 0.0006, 0.0004, 0.0)] == [
+        *("1.000", "0.100", "0.012", "0.001", "< 0.001", "< 0.001")
+    ]
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 4, 5, 10])
+def test_few_repeats_are_cautioned_about(repeats):
+    said = caution(repeats)
+    assert said == "" if repeats >= 5 else said.startswith(f"caution: with {repeats} repeats the test leans on")

@@ -14,6 +14,7 @@ from kinfold.protocols.statistics import interval
 from kinfold.report import plane
 from kinfold.report.content import collect
 from kinfold.report.packing import unpacked
+from kinfold.report.training_curves import _far_apart
 from kinfold.training import Run, train
 from kinfold.training.parsing import combined
 from kinfold.training.state import write_state
@@ -49,7 +50,7 @@ def test_everything_is_plain_json(of_bench):
 
 def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
     (table,) = of_bench["tables"]
-    assert [row["method"] for row in table["rows"]] == ["contrastive", "triplet"]
+    assert sorted(row["method"] for row in table["rows"]) == ["contrastive", "triplet"]
     for row in table["rows"]:
         for column in table["columns"]:
             folders = [bench / "runs" / "tiny" / row["method"] / f"seed-{seed}" for seed in (0, 1, 2)]
@@ -58,6 +59,37 @@ def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
             assert (cell["mean"], cell["half_width"], cell["count"]) == (expected.mean, expected.half_width, 3)
     compared = Bench.open(bench).compared("tiny", "separated")
     assert [(row["p"], row["adjusted"]) for row in table["comparisons"]] == [(r.p, r.adjusted) for r in compared.rows]
+
+
+def test_the_best_row_comes_first(of_bench):
+    (table,) = of_bench["tables"]
+    means = [row["cells"]["recall@1"]["mean"] for row in table["rows"]]
+    assert means == sorted(means, reverse=True)
+    assert table["sorted"] == "recall@1"
+
+
+def test_what_stands_after_a_mean_is_said_and_few_repeats_are_cautioned_about(of_bench):
+    (table,) = of_bench["tables"]
+    assert any(note.startswith("±: half width of the 95 % interval of the mean") for note in table["notes"])
+    assert any(note.startswith("caution: with 3 repeats the test leans on") for note in table["notes"])
+
+
+def test_every_stage_of_long_work_is_told(bench, tmp_path):
+    shutil.copytree(bench, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
+    told = []
+    collect(tmp_path / "tiny", tell=lambda stage, share: told.append((stage, share)))
+    for stage in (
+        *("triplet, seed 0: neighbours, curves and map", "contrastive, seed 0: neighbours, curves and map"),
+        *("pictures of the report", "spaces of the training classes", "pair weights of the losses"),
+    ):
+        assert [share for name, share in told if name == stage] == [0.0, 1.0], stage
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"data": "rows"}', '{"data": "rows", "rows": {"a": [{"recall@1": "x"}]}}'])
+def test_references_that_cannot_be_read_are_left_out(finished, tmp_path, text):
+    shutil.copytree(finished.folder, tmp_path / "run")
+    (tmp_path / "run" / "references.json").write_text(text)
+    assert [row["method"] for row in collect(tmp_path / "run")["tables"][0]["rows"]] == ["margin"]
 
 
 def test_the_command_of_a_row_makes_its_numbers_again(bench, of_bench, tmp_path, monkeypatch, capsys):
@@ -214,6 +246,37 @@ def test_runs_that_differ_in_their_seeds_are_one_method(tmp_path):
         "kinfold train all/triplet-1/configuration.toml --out again/all/triplet-1"
     )
     assert len(content["spaces"]) == 2
+
+
+def test_a_folder_called_after_loss_and_miner_is_shown_as_both_are_written(tmp_path):
+    data = {"data": {"name": "features", "root": str(feature_file(tmp_path))}}
+    mined = combined(RECIPE, data, {"miner": {"name": "distance-weighted"}})
+    for folder in ("margin-distance-weighted-0", "mine-0"):
+        train(combined(mined, {"optimizer": {"lr": 0.01}} if folder == "mine-0" else {}), tmp_path / "all" / folder)
+    found = {row["method"] for row in collect(tmp_path / "all")["tables"][0]["rows"]}
+    assert found == {"margin + distance-weighted", "mine"}
+
+
+def test_shares_are_told_from_other_values(tmp_path):
+    training = collect(feature_run(tmp_path, {"evaluation": {"diagnose": "always"}}).folder)["training"]
+    shares = {chart["title"]: chart["share"] for chart in training}
+    assert shares["validation map@r"]
+    assert not shares["loss"]
+    assert not shares["train rho@1"]
+
+
+def test_losses_of_different_size_have_a_logarithmic_axis(bench, monkeypatch):
+    def series(*values):
+        return {"mean": [*values]}
+
+    assert _far_apart([series(11.0, 9.0, None, 7.0), series(0.5, 0.0, 0.3)])
+    assert not _far_apart([series(1.0, 0.9), series(0.5, 0.3)])
+    assert not _far_apart([series(11.0, 9.0), series(0.5, -0.3)])  # which has no logarithm
+    assert not _far_apart([series(11.0, 0.1)])  # nobody beside it
+    assert not _far_apart([series(), series(1.0)])
+    for far, titles in ((1.0, ["loss"]), (1e9, [])):
+        monkeypatch.setattr("kinfold.report.training_curves.FAR_APART", far)
+        assert [chart["title"] for chart in collect(bench)["training"] if chart["log_y"]] == titles
 
 
 def test_a_bench_that_is_not_complete_says_so(bench, tmp_path):

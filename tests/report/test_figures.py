@@ -88,6 +88,27 @@ def test_a_point_between_gaps_is_seen():
     assert line.get_markevery() == 1
 
 
+def test_axes_of_shares_end_at_one_and_steps_are_whole():
+    with style():
+        figure = lines("", "step", "recall@1", [{"name": "a", "x": [3, 4], "y": [0.9, 1.0]}], shares=True, whole_x=True)
+        plain_one = lines("", "step", "loss", [{"name": "a", "x": [3, 4], "y": [0.9, 1.0]}])
+        beyond = lines("", "step", "ami", [{"name": "a", "x": [3, 4], "y": [-0.1, 0.2]}], shares=True)
+    assert figure.axes[0].get_ylim()[1] == 1.0
+    assert plain_one.axes[0].get_ylim()[1] > 1.0
+    assert beyond.axes[0].get_ylim()[0] < -0.1
+    ticks = figure.axes[0].get_xticks()
+    assert (ticks == ticks.round()).all()
+
+
+def test_losses_of_different_size_are_drawn_on_a_logarithmic_axis(content):
+    training = [{**content["training"][0], "log_y": True}]
+    empty = {"spaces": [], "diagnostics": {"columns": [], "points": []}, "weights": []}
+    with style():
+        ((_, figure),) = figures({"training": training, **empty})
+    assert figure.axes[0].get_yscale() == "log"
+    assert figure.axes[0].get_ylabel() == "loss, log scale"
+
+
 def test_queries_are_drawn_from_the_sheets(tmp_path):
     run = picture_run(tmp_path)
     made = collect(run.folder)
@@ -129,3 +150,9 @@ def test_tables_of_comparisons_have_signs_and_stars():
     assert "% 50 % & more" in found["table t"]["tex"]
     assert r"| a\_b - c | +10.00 ± 2.00 | 0.001 | 0.001 * |" in found["comparisons t"]["md"]
     assert r"a\_b - c & +10.00 $\pm$ 2.00 & 0.001 & 0.001 {*} \\" in found["comparisons t"]["tex"]
+    assert "| difference | recall@1, percentage points | p | p, Holm |" in found["comparisons t"]["md"]
+    unlike = {**compared, "told_apart": False, "p": 0.1, "adjusted": None}
+    told = dict(tables({"tables": [{**table, "comparisons": [unlike]}]}))["comparisons t"]["md"]
+    assert "| 0.100 | - |" in told
+    assert "*" not in told
+    assert "no two are told apart" in told

@@ -86,6 +86,18 @@ def test_neighbours_queries_and_confusions_are_exact(distance, roles):
     assert found["confused"][0]["share"] == pytest.approx(found["confused"][0]["count"] / size, rel=1e-4)
 
 
+def test_of_equal_queries_those_with_more_kin_come_first_and_all_are_counted():
+    """Classes of two to five items at one place each: every query finds all its kin first."""
+    labels = torch.tensor([0] * 2 + [1] * 5 + [2] * 3 + [3] * 5)
+    rows = torch.eye(4)[labels] + 0.001 * torch.randn(15, 4, generator=torch.Generator().manual_seed(0))
+    data = make("equal", Rows(rows.numpy()), [str(int(label)) for label in labels], ["test"] * 15)
+    found = measured_space(rows, data, "cosine", points=15)
+    for which in ("best", "worst"):
+        assert [one["query"] for one in found[which]] == [2, 10, 7, 0]
+        assert [one["value"] for one in found[which]] == [1.0] * 4
+    assert found["alike"] == {"best": 15, "worst": 15}
+
+
 def pairs_by_hand(rows, data, distance="cosine"):
     scores = scores_by_hand(rows, distance)
     once = np.triu_indices(COUNT, 1)

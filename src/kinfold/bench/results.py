@@ -17,7 +17,17 @@ from kinfold.bench.suite import SEARCH_SEED, Suite
 from kinfold.files import write_text, write_whole
 from kinfold.protocols.repeat import Repeat
 from kinfold.protocols.statistics import Comparisons, compare
-from kinfold.protocols.tables import Style, assemble, markdown_table, render, text_table
+from kinfold.protocols.tables import (
+    Style,
+    assemble,
+    caution,
+    difference_text,
+    difference_unit,
+    markdown_table,
+    probability_text,
+    render,
+    text_table,
+)
 from kinfold.training import Run
 from kinfold.training.parsing import parse, read
 from kinfold.training.selection import better
@@ -115,7 +125,9 @@ class Bench:
         }
         kind = "" if self.suite.folds == 1 else f", {result}"
         inflated = ", INFLATED: steps chosen on the test classes" if self.inflated else ""
-        caption = f"{data}: {self.suite.protocol}{kind}, {len(self.suite.seeds)} repeats{inflated}"
+        seeds = len(self.suite.seeds)
+        repeats = f"mean ± half width of its 95 % interval over {seeds} repeats" if seeds > 1 else "1 repeat"
+        caption = f"{data}: {self.suite.protocol}{kind}, {repeats}{inflated}"
         return render(assemble(results, notes=notes), metrics, style, caption)
 
     def comparisons(self, data: str, result: str, style: Style = "text") -> str:
@@ -124,24 +136,34 @@ class Bench:
         found = self.compared(data, result)
         if found is None or len(self.suite.seeds) < 2:
             return ""
-        cells = [["difference", self.suite.metric, "p", "Holm"]]
+        metric = self.suite.metric
+        cells = [["difference", f"{metric}{difference_unit(metric)}", "p", "p, Holm"]]
+        starred = False
         some = style == "text" and self.suite.baseline is None
         for row in found.rows:
             if some and found.best not in (row.first, row.second):
                 continue
-            told = " *" if found.told_apart(row.first, row.second) else ""
+            apart = found.told_apart(row.first, row.second)
+            starred |= apart
             cells.append(
                 [
                     f"{row.first} - {row.second}",
-                    f"{100 * row.difference:+.2f} ± {100 * row.half_width:.2f}",
-                    f"{row.p:.2g}",
-                    f"{row.adjusted:.2g}{told}",
+                    difference_text(metric, row.difference, row.half_width),
+                    probability_text(row.p),
+                    probability_text(row.adjusted) + " *" * apart,
                 ]
             )
         draw = markdown_table if style == "markdown" else text_table
         others = "methods and the baseline" if self.suite.baseline else "pairs of methods"
         where = f"; all of them are in {self.place.table.name}" if some and len(found.rows) >= len(cells) else ""
-        return draw(cells, [f"*: told apart at 5 % after correction over all {others}{where}"], None)
+        star = "\\*" if style == "markdown" else "*"  # Markdown would take it for the start of something
+        meaning = f"{star}: told apart" if starred else "none of these is told apart"
+        footnotes = [
+            f"{meaning} at 5 % after Holm's correction over all {others}{where}",
+            "difference: the first less the second, mean over paired repeats ± half width of its 95 % interval",
+            caution(min(found.intervals[name].count for name in found.intervals)),
+        ]
+        return draw(cells, [note for note in footnotes if note], None)
 
     def summary(self, style: Style = "text") -> str:
         """All tables of the bench."""

@@ -68,7 +68,8 @@ def bench(
         typer.echo(json.dumps(as_dictionary(done), indent=2))
     else:
         typer.echo(done.summary(), nl=False)
-        typer.echo(f"{folder}: {done.place.results.name}, {done.place.table.name}")
+        written = (done.place.results, done.place.parquet, done.place.table)
+        typer.echo(f"{folder}: {', '.join(path.name for path in written if path.is_file())}")
     for name, why in state.failed.items():
         typer.echo(f"failed: {name}: {why}", err=True)
     if state.failed:
@@ -143,12 +144,12 @@ def _tell(state: "State", outcome: "Outcome | None") -> None:
 
 
 def _told(state: "State") -> str:
-    left = "" if state.left is None else f", {_duration(state.left)} left"
+    left = "" if state.left is None else f", {duration(state.left)} left"
     failed = f", {len(state.failed)} failed" if state.failed else ""
     return f"{state.done}/{state.total}{failed}{left}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 

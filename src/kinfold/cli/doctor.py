@@ -252,11 +252,16 @@ def _show(findings: list[Finding], broken: int) -> None:
 
     console = Console(file=sys.stdout)
     table = Table()
-    for column in ("", "", "found", "what to do"):
+    for column in ("", "", "found"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         mark = "PROBLEM" if finding.status == "problem" else finding.status
-        table.add_row(*map(Text, (mark, finding.topic, finding.found, finding.advice)))
+        table.add_row(*map(Text, (mark, finding.topic, finding.found)))
     console.print(table)
+    # below the table, whose columns would break commands where they cannot be copied
+    for status, title in (("problem", "what to do:"), ("note", "what may be worth doing:"), ("ok", "to go on:")):
+        advised = [finding for finding in findings if finding.status == status and finding.advice]
+        for line in [title, *(f"  {finding.topic}: {finding.advice}" for finding in advised)] if advised else []:
+            console.print(Text(line), soft_wrap=True)
     told = f"{broken} problem{'s' * (broken > 1)}" if broken else "everything that was tried works"
     console.print(f"{told}; nothing was sent anywhere")

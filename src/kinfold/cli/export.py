@@ -13,6 +13,7 @@ from kinfold.cli.runs import used
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kinfold.data.transforms import Transform
     from kinfold.models.export import Deployed
     from kinfold.protocols import Repeat
     from kinfold.training import Run
@@ -68,7 +69,29 @@ def export(
     size = out.stat().st_size / 1e6
     typer.echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
     for key, value in written.metadata.items():
-        typer.echo(f"  {key}: {value}")
+        told = value if key != "transform" or pipeline is None else f"{in_words(pipeline.test)}, before the model"
+        typer.echo(f"  {key}: {told}")
+
+
+def in_words(transform: "Transform") -> str:
+    """What is done to a picture before the network sees it, for people; of somebody's own transform the name.
+
+    >>> from kinfold.data.transforms import CenterCrop, Compose, Resize
+    >>> in_words(Compose((Resize(256), CenterCrop(224))))
+    'short side to 256 pixels (bilinear), then the middle 224 x 224'
+    """
+    from kinfold.data.transforms import CenterCrop, Compose, Resize, Warp
+
+    match transform:
+        case Compose():
+            return ", then ".join(map(in_words, transform.steps)) or "nothing"
+        case Resize():
+            return f"short side to {transform.size} pixels ({transform.resample.name.lower()})"
+        case Warp():
+            return f"both sides to {transform.size} pixels ({transform.resample.name.lower()})"
+        case CenterCrop():
+            return f"the middle {transform.size} x {transform.size}"
+    return str(getattr(transform, "__name__", type(transform).__name__))
 
 
 def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Tensor":

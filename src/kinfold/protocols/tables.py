@@ -21,6 +21,7 @@ Cells: TypeAlias = Sequence[Sequence[str]]  # a heading and rows, ready for the 
 # metrics that are no fractions
 AS_THEY_ARE = ("rho", "uniformity", "alignment", "intra", "inter", "density")
 BOLD = "{}: the best, told apart from every other method"
+ENOUGH = 5  # repeats from which on comparisons are told without a caution
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,51 @@ def render(rows: Rows, columns: list[str], style: Style = "text", caption: str |
             if column in shown:
                 cells.append("" if entry.published is None else _published(entry.published, column, decimals))
         body.append(cells)
-    footnotes = [BOLD.format(look.bold("Bold" if style != "text" else "so"))] * any(entry.bold for entry in present)
+    # a terminal without colours has no bold
+    best = look.bold("Bold") if style != "text" else "between asterisks"
+    footnotes = [BOLD.format(best)] * any(entry.bold for entry in present)
     footnotes += [f"{look.mark(number)} {look.escape(note)}" for number, note in enumerate(notes, start=1)]
     title = None if caption is None else look.escape(_plain(caption))
     return look.table([[look.escape(_plain(cell)) for cell in heading], *body], footnotes, title)
+
+
+def difference_text(column: str, difference: float, half_width: float) -> str:
+    """A difference of two results in the unit of `difference_unit`; a half width of NaN is left out.
+
+    >>> difference_text("recall@1", 0.0123, 0.004)
+    '+1.23 ± 0.40'
+    """
+    if math.isnan(difference):
+        return "-"
+    factor, places = _scale(column, 2)
+    wide = "" if math.isnan(half_width) else f" ± {factor * half_width:.{places}f}"
+    return f"{factor * difference:+z.{places}f}{wide}"
+
+
+def difference_unit(column: str) -> str:
+    """What differences of a metric are counted in, as its heading says: a difference of percents is no percentage."""
+    return "" if _metric(column).startswith(AS_THEY_ARE) else ", percentage points"
+
+
+def probability_text(p: float) -> str:
+    """Every p with as many digits.
+
+    >>> [probability_text(p) for p in (0.1, 0.0123, 0.00002, math.nan)]
+    ['0.100', '0.012', '< 0.001', '-']
+    """
+    if math.isnan(p):
+        return "-"
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def caution(repeats: int) -> str:
+    """What readers of a comparison must know where it rests on few repeats; nothing where there are enough."""
+    if repeats >= ENOUGH:
+        return ""
+    return (
+        f"caution: with {repeats} repeats the test leans on its assumption that differences are normally distributed, "
+        f"which so few cannot show; {ENOUGH} or more seeds are safer"
+    )
 
 
 def text_table(cells: Cells, footnotes: Sequence[str] = (), caption: str | None = None) -> str:

@@ -1,7 +1,8 @@
 """All that a report shows of a run or a bench, as one object of plain values; `kinfold.report.page` shows it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,13 @@ def collect(
         missing.append('no maps: t-SNE is made by scikit-learn, which is not installed (pip install "kinfold[report]")')
     thumbnails = Thumbnails()
     spaces.want(seen, thumbnails)
-    sheets = thumbnails.draw(found.folder)
+    with _stage(tell, "pictures of the report"):
+        sheets = thumbnails.draw(found.folder)
     missing += _of_pictures(seen, thumbnails)
+    with _stage(tell, "spaces of the training classes"):
+        measured = diagnostics(found, library, missing)
+    with _stage(tell, "pair weights of the losses"):
+        weights = pair_weights(found, library, missing)
     about = {
         "kinfold": kinfold.__version__,
         "folder": shown_folder(found.folder),
@@ -66,13 +72,23 @@ def collect(
         "tables": results.tables(found),
         "training": training,
         "spaces": [spaces.content(space, thumbnails) for space in seen],
-        "diagnostics": diagnostics(found, library, missing),
-        "weights": pair_weights(found, library, missing),
+        "diagnostics": measured,
+        "weights": weights,
         "thumbnails": sheets,
     }
     whole["missing"] = [*dict.fromkeys(missing)]
     made: dict[str, Any] = defined(whole)
     return made
+
+
+@contextmanager
+def _stage(tell: Callable[[str, float], None] | None, name: str) -> Iterator[None]:
+    """Work that cannot say how far it is, told of when it begins and when it is done."""
+    if tell is not None:
+        tell(name, 0.0)
+    yield
+    if tell is not None:
+        tell(name, 1.0)
 
 
 def _state(found: Found) -> list[str]:

@@ -105,8 +105,19 @@ def legend(axes: "Axes", count: int) -> None:
         axes.legend(loc="best")
 
 
-def lines(title: str, x_label: str, y_label: str, series: Sequence[dict[str, Any]], log_x: bool = False) -> "Figure":
-    """series: name, x, y and perhaps low and high, the edges of a band."""
+def lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Sequence[dict[str, Any]],
+    log_x: bool = False,
+    *,
+    log_y: bool = False,
+    shares: bool = False,
+    whole_x: bool = False,
+) -> "Figure":
+    """series: name, x, y and perhaps low and high, the edges of a band. shares: y lies between 0 and 1, and so does its
+    axis. whole_x: steps and the like, which have no halves."""
     many = len(series) > 6
     figure, axes = new_figure((SIZE[0] + 2.2, SIZE[1]) if many else SIZE)
     for place, one in enumerate(series):
@@ -120,12 +131,32 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[dict[str, Any
             axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
     if log_x:
         axes.set_xscale("log")
+    elif whole_x:
+        axes.locator_params(axis="x", integer=True)
+    if log_y:
+        axes.set_yscale("log", nonpositive="mask")
+    elif shares:
+        axes.set_ylim(*within_shares(*axes.get_ylim(), [value for one in series for value in numbers(one["y"])]))
     axes.set_xlabel(plain(x_label))
     axes.set_ylabel(plain(y_label))
     axes.set_title(plain(title, 420.0), loc="left", fontsize=9)
     if any(one["name"] for one in series):
         legend(axes, len(series))
     return figure
+
+
+def within_shares(low: float, high: float, values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis of shares: no further than 0 and 1, unless a value lies there.
+
+    >>> within_shares(0.35, 1.04, [0.4, 1.0]), within_shares(-0.2, 0.5, [-0.1, 0.4])
+    ((0.35, 1.0), (-0.2, 0.5))
+    """
+    known = [value for value in values if np.isfinite(value)]
+    # a little more than 1 is rounding
+    return (
+        low if any(value < -1e-6 for value in known) else max(low, 0.0),
+        high if any(value > 1 + 1e-6 for value in known) else min(high, 1.0),
+    )
 
 
 def numbers(values: Sequence[float | None]) -> Array:

@@ -12,10 +12,13 @@ from kinfold.protocols.tables import (
     Entry,
     Rows,
     Style,
+    difference_text,
+    difference_unit,
     escape_latex,
     escape_markdown,
     latex_table,
     markdown_table,
+    probability_text,
     render,
 )
 from kinfold.report.drawing import Look, image, lines, new_figure, plain, style
@@ -56,7 +59,11 @@ def figures(content: dict[str, Any]) -> "Iterator[tuple[str, Figure]]":
     """Every figure with the name of its file."""
     for chart in content["training"]:
         series = [{**one, "y": one["mean"]} for one in chart["series"]]
-        yield f"training {chart['title']}", lines("", chart["x"], chart["title"], series)
+        label = f"{chart['title']}, log scale" if chart["log_y"] else chart["title"]
+        yield (
+            f"training {chart['title']}",
+            lines("", chart["x"], label, series, log_y=chart["log_y"], shares=chart["share"], whole_x=True),
+        )
     for space in content["spaces"]:
         name = _named(space)
         if space["map"] is not None:
@@ -118,16 +125,17 @@ def _with_notes(text: str, notes: list[str], kind: str) -> str:
 
 def _comparisons(table: dict[str, Any]) -> dict[str, str]:
     metric = table["comparisons"][0]["column"]
-    column = next((each for each in table["columns"] if each["key"] == metric), {"factor": 1, "title": metric})
-    head = ["difference", column["title"], "p", "Holm"]
+    head = ["difference", f"{metric}{difference_unit(metric)}", "p", "p, Holm"]
     body = []
     for row in table["comparisons"]:
-        values = [row[key] for key in ("difference", "half_width")]
-        told = [None if value is None else column["factor"] * value for value in values]
-        difference = "-" if told[0] is None else f"{told[0]:+.2f}" + ("" if told[1] is None else f" ± {told[1]:.2f}")
-        p = ["-" if row[key] is None else f"{row[key]:.2g}" for key in ("p", "adjusted")]
+        known = {
+            key: math.nan if row[key] is None else row[key] for key in ("difference", "half_width", "p", "adjusted")
+        }
+        difference = difference_text(metric, known["difference"], known["half_width"])
+        p = [probability_text(known[key]) for key in ("p", "adjusted")]
         body.append([f"{row['first']} - {row['second']}", difference, p[0], p[1] + " *" * row["told_apart"]])
-    note = "*: told apart at 5 % after correction over all pairs of this table"
+    meaning = "*: told" if any(row["told_apart"] for row in table["comparisons"]) else "no two are told"
+    note = f"{meaning} apart at 5 % after Holm's correction over all pairs of this table"
     caption = f"{table['caption']}: paired differences"
     markdown = [head, *([escape_markdown(names), *rest] for names, *rest in body)]  # numbers stand as they are
     latex = [[escape_latex(cell) for cell in row] for row in [head, *body]]
@@ -150,7 +158,7 @@ def _curves(data: str, spaces: list[dict[str, Any]]) -> "Iterator[tuple[str, Fig
         split = spaces[0]["split"]
         yield (
             f"{title} {data}",
-            lines(f"{data}, {split} classes", about["x_label"], about["y_label"], series, about["log_x"]),
+            lines(f"{data}, {split} classes", about["x_label"], about["y_label"], series, about["log_x"], shares=True),
         )
 
 
@@ -160,7 +168,8 @@ def _spectra(data: str, spaces: list[dict[str, Any]]) -> "Iterator[tuple[str, Fi
         for space in spaces:
             values = space["spectrum"][key]
             series.append({"name": space["name"], "x": [*range(1, len(values) + 1)], "y": values})
-        yield f"spectrum {key} {data}", lines(f"{data}, {spaces[0]['split']} classes", "number", title, series)
+        about = f"{data}, {spaces[0]['split']} classes"
+        yield f"spectrum {key} {data}", lines(about, "number", title, series, whole_x=True)
 
 
 def _diagnostics(found: dict[str, Any]) -> "Iterator[tuple[str, Figure]]":

@@ -12,7 +12,7 @@ from kinfold.data import Dataset, ImageFiles, Rows
 from kinfold.training import Run
 from kinfold.training.state import read_state, write_state
 
-VERSION = 1  # of what is kept; another number makes all of it anew
+VERSION = 2  # of what is kept; another number makes all of it anew
 
 
 def kept(folder: Path, name: str, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

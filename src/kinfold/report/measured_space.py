@@ -50,7 +50,7 @@ def measured_space(rows: Tensor, data: Dataset, distance: Distance, points: int)
         "plane": torch.from_numpy(plane(compared[shown])) if installed() else None,
         "neighbors": found[shown].to(torch.int32),
         "scores": scores[shown].float(),
-        **_extremes(per_query, query.nonzero().squeeze(1), data.labels, found, scores),
+        **_extremes(per_query, query.nonzero().squeeze(1), data.labels, found, scores, _kin(data.labels, gallery)),
         "confused": _confused(data.labels, query, found),
         "curves": [*pair_curves(pool, distance), *_recalls(values)],
         "pairs": "" if pool.same else pool.told,
@@ -98,16 +98,29 @@ def _recalls(values: dict[str, float]) -> list[dict[str, Any]]:
     return [{"title": "recall@k", **axes, "x": [*known], "y": numbers(known.values())}]
 
 
-def _extremes(
-    values: Tensor, queries: Tensor, labels: Tensor, found: Tensor, scores: Tensor
-) -> dict[str, list[dict[str, Any]]]:
-    """The best and the worst queries, one of a class, with their neighbours."""
-    counted = (~values.isnan()).nonzero().squeeze(1)
-    order = counted[torch.argsort(values[counted], stable=True)]
+def _kin(labels: Tensor, gallery: Tensor) -> Tensor:
+    """For every item, how many of the gallery are of its class; itself counts where it is among them."""
+    return torch.bincount(labels[gallery], minlength=int(labels.max()) + 1)[labels]
 
-    def chosen(ordered: Sequence[int]) -> list[dict[str, Any]]:
+
+def _extremes(
+    values: Tensor, queries: Tensor, labels: Tensor, found: Tensor, scores: Tensor, kin: Tensor
+) -> dict[str, Any]:
+    """The best and the worst queries, one of a class, with their neighbours; alike: how many of all queries have the
+    value of the last one shown.
+
+    Of equals those with more kin come first at both ends, because to find or to miss many says more than one.
+    """
+    counted = (~values.isnan()).nonzero().squeeze(1)
+    counted = counted[torch.argsort(kin[queries[counted]], descending=True, stable=True)]
+
+    def ordered(descending: bool) -> list[int]:
+        order: list[int] = counted[torch.argsort(values[counted], descending=descending, stable=True)].tolist()
+        return order
+
+    def chosen(places: Sequence[int]) -> list[dict[str, Any]]:
         entries: dict[int, dict[str, Any]] = {}
-        for place in ordered:
+        for place in places:
             item = int(queries[place])
             label = int(labels[item])
             if label not in entries:
@@ -117,7 +130,9 @@ def _extremes(
                 break
         return [*entries.values()]
 
-    return {"best": chosen(order.flip(0).tolist()), "worst": chosen(order.tolist())}
+    ends = {"best": chosen(ordered(True)), "worst": chosen(ordered(False))}
+    alike = {key: int((values == entries[-1]["value"]).sum()) if entries else 0 for key, entries in ends.items()}
+    return {**ends, "alike": alike}
 
 
 def _confused(labels: Tensor, query: Tensor, found: Tensor) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from kinfold.protocols.statistics import compare
-from kinfold.protocols.tables import AS_THEY_ARE, Entry, assemble
+from kinfold.protocols.tables import AS_THEY_ARE, Entry, assemble, caution
 from kinfold.report.places import configuration_text, shown_folder, without_places
 from kinfold.report.published_values import published_values
+from kinfold.report.references import references
 from kinfold.report.subjects import Found, Repetition, Subject
 from kinfold.training.parsing import read
 from kinfold.training.selection import better
@@ -24,6 +25,7 @@ RESULTS = {  # where each result of a run and of a repeat is written, and what i
 BOLD = "bold: the best, told apart from every other method (paired by seed, Holm's correction, 5 %)"
 NOT_BOLD = "nothing is bold: no method is told apart from every other (paired by seed, Holm's correction, 5 %)"
 ONE = "one repeat, so no intervals and no comparisons"
+INTERVALS = "±: half width of the 95 % interval of the mean (Student's t), wide where repeats are few; not their range"
 
 
 def tables(found: Found) -> list[dict[str, Any]]:
@@ -90,6 +92,13 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
                 "quoted": None,
             }
         )
+    beside = references(found.folder, data, result)
+    for method, entries in [entry for name, own in beside.items() for entry in assemble({name: own})]:
+        about = {"method": method, "cells": _cells(entries, columns, {}), "command": "", "configuration": ""}
+        rows.append({**about, "quoted": None, "reference": True})
+    first = next((column for column in columns[:1] if any(row["cells"][column]["count"] for row in rows)), None)
+    if first is not None:
+        rows.sort(key=lambda row: _place(row["cells"][first]["mean"], better(first, 0.0, 1.0)))
     for quoted in published.quoted:
         entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
         cells = _cells(entries, columns, quoted.words)
@@ -97,16 +106,28 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
         rows.append({**about, "quoted": quoted.source})
     compared = _compared(found, values)
     several = max((len(seeds) for own in values.values() for seeds in own.values()), default=0) > 1
-    told = [] if several else [ONE]
+    told = [INTERVALS] if several else [ONE]
     if len(subjects) > 1 and several:
         told.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
+        fewest = min(len(seeds) for own in values.values() for seeds in own.values() if len(seeds) > 1)
+        told += [caution(fewest)] * bool(caution(fewest))
+    if beside:
+        told.append(f"for reference, and no part of the comparisons: {'; '.join(beside)}")
     return {
         "caption": _caption(found, data, result),
         "columns": [_column(column) for column in columns],
         "rows": rows,
+        "sorted": first,
         "notes": [*told, *published.notes],
         "comparisons": compared,
     }
+
+
+def _place(mean: float | None, smaller_is_better: bool) -> tuple[bool, float]:
+    """To sort by: the best first, what has no result last."""
+    if mean is None:
+        return True, 0.0
+    return False, mean if smaller_is_better else -mean
 
 
 def _caption(found: Found, data: str, result: str) -> str:

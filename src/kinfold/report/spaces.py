@@ -122,6 +122,7 @@ def content(space: Space, thumbnails: Thumbnails) -> dict[str, Any]:
         "neighbor_thumbnails": None if pictures is None else packed(pictures[near]),
         "best": [_query(entry, space, code, pictures) for entry in measured["best"]],
         "worst": [_query(entry, space, code, pictures) for entry in measured["worst"]],
+        "alike": measured["alike"],
         "confused": [
             {**pair, "first": data.classes[pair["first"]], "second": data.classes[pair["second"]]}
             for pair in measured["confused"]
@@ -179,7 +180,11 @@ def _measured(made: Run | Repeat, dataset: Dataset, points: int, tell: Tell | No
     rows = made.embed(dataset, tell)
     if not rows.isfinite().all():
         raise ValueError("its weights are not usable: embeddings are not finite")
-    return measured_space(rows, dataset, made.distance, points)
+    tell = tell or (lambda stage, share: None)
+    tell("neighbours, curves and map", 0.0)
+    measured = measured_space(rows, dataset, made.distance, points)
+    tell("neighbours, curves and map", 1.0)
+    return measured
 
 
 def _staged(tell: Tell, name: str) -> Tell:

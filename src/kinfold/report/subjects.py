@@ -175,7 +175,7 @@ def _grouped(runs: Sequence[Run]) -> list[Subject]:
     for group in groups.values():
         seeds = Counter(run.configuration.seed for run in group)
         split += [group] if max(seeds.values()) == 1 else [[run] for run in group]
-    names = [_common(group) for group in split]
+    names = [_name(group) for group in split]
     unclear = {name for name, count in Counter(names).items() if count > 1}
     subjects = []
     for name, group in zip(names, split, strict=True):
@@ -183,6 +183,12 @@ def _grouped(runs: Sequence[Run]) -> list[Subject]:
         repetitions = [Repetition(run.configuration.seed, [run], alone=True) for run in group]
         subjects.append(Subject(data_name(group[0].configuration), own, repetitions))
     return subjects
+
+
+def _name(group: Sequence[Run]) -> str:
+    """What their folders have in common; where that is loss and miner, as both are written elsewhere."""
+    common, full = _common(group), method_name(group[0].configuration)
+    return full if full.replace(" + ", "-") == common else common
 
 
 def _common(group: Sequence[Run]) -> str:

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
+from kinfold.protocols.tables import AS_THEY_ARE
 from kinfold.report.packing import numbers
 from kinfold.report.subjects import Found, Subject
 
 POINTS = 300  # of one line
+FAR_APART = 5.0  # times that one loss is larger than another, from which on a linear axis would flatten the smaller one
 Line = dict[int, float | None]  # step -> value; None where it was not finite
 
 
@@ -33,7 +36,26 @@ def training_curves(found: Found, missing: list[str]) -> list[dict[str, Any]]:
                 f"{max(lengths)}; the curve is the mean of those that were still going"
             )
     order = sorted(charts, key=lambda title: not title.endswith("loss"))  # losses first, all else as it was met
-    return [{"title": title, "x": "step", "series": charts[title]} for title in order]
+    return [
+        {
+            "title": title,
+            "x": "step",
+            "series": charts[title],
+            "log_y": title.endswith("loss") and _far_apart(charts[title]),
+            "share": not title.endswith("loss") and not title.split()[-1].startswith(AS_THEY_ARE),
+        }
+        for title in order
+    ]
+
+
+def _far_apart(series: Sequence[dict[str, Any]]) -> bool:
+    """Whether losses of several methods differ so much in size that they need a logarithmic axis, and can have one."""
+    known = [[value for value in one["mean"] if value is not None] for one in series]
+    if any(value < 0 for values in known for value in values):
+        return False
+    typical = [median(values) for values in known if values]
+    positive = [value for value in typical if value > 0]
+    return len(positive) > 1 and max(positive) > FAR_APART * min(positive)
 
 
 def _lines(events: Sequence[dict[str, Any]]) -> dict[str, Line]:

@@ -1,15 +1,17 @@
 // Axes and scales of the figures, and the paths between them.
 
-function ticks(low, high, count) {
+// whole: steps and ranks have no halves
+function ticks(low, high, count, whole) {
   const rough = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((times) => times * power).find((size) => size >= rough * 0.999);
+  const sizes = [1, 2, 2.5, 5, 10].map((times) => times * power).filter((size) => !whole || Number.isInteger(size));
+  const step = sizes.find((size) => size >= rough * 0.999) ?? 1;
   const found = [];
   for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place++) found.push(place * step);
   return found;
 }
 
-function logTicks(low, high, count) {
+function logTicks(low, high, count, whole) {
   const decades = Math.log10(high / low);
   const times = decades > 2 ? [1] : [1, 2, 5];
   const every = Math.max(1, Math.ceil(decades / Math.max(count, 1)));
@@ -18,7 +20,7 @@ function logTicks(low, high, count) {
     if (decades > 2 && power % every) continue;
     found.push(...times.map((one) => one * 10 ** power));
   }
-  return found.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+  return found.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001 && (!whole || Number.isInteger(tick)));
 }
 
 function tickText(value, all) {
@@ -60,12 +62,23 @@ function widened([low, high], by, log) {
   return [low - (high - low) * by, high + (high - low) * by];
 }
 
+// a range for shares: it goes no further than 0 and 1, unless a value does
+function sharesRange(values, by) {
+  const known = [...values].filter(isNumber);
+  const [low, high] = widened(extent(known), by);
+  return [
+    known.some((value) => value < -1e-6) ? low : Math.max(0, low),
+    known.some((value) => value > 1 + 1e-6) ? high : Math.min(1, high),
+  ];
+}
+
 // The frame of any figure: an SVG as wide as its place, axes, and the scales between them.
-function axes(svg, width, height, {x, y, xLabel, yLabel, logX, logY}) {
+function axes(svg, width, height, {x, y, xLabel, yLabel, logX, logY, wholeX}) {
   const yTicks = logY ? logTicks(...y, 5) : ticks(...y, Math.max(2, Math.round(height / 55)));
   const longest = Math.max(...yTicks.map((tick) => tickText(tick, yTicks).length), 1);
   const box = {left: 14 + longest * 6.6, right: width - 12, top: yLabel ? 24 : 10, bottom: height - (xLabel ? 38 : 22)};
-  const xTicks = logX ? logTicks(...x, Math.round(width / 90)) : ticks(...x, Math.max(2, Math.round(width / 90)));
+  const room = Math.round(width / 90);
+  const xTicks = logX ? logTicks(...x, room, wholeX) : ticks(...x, Math.max(2, room), wholeX);
   const across = scale(x, box.left, box.right, logX);
   const up = scale(y, box.bottom, box.top, logY);
   svg.replaceChildren();
@@ -128,7 +141,8 @@ function bandPaths(one, across, up) {
   };
   for (let place = 0; place < one.x.length; place++) {
     const ends = [one.low[place], one.high[place]];
-    if (!ends.every(isNumber)) {
+    // zero has no place on a logarithmic axis
+    if (!ends.every(isNumber) || !ends.map(up).every(isNumber)) {
       close();
       continue;
     }

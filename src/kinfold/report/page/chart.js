@@ -14,7 +14,8 @@ function nearest(values, wanted) {
   return best;
 }
 
-// options: title, note, series [{name, x, y, low, high, colour, dash}], xLabel, yLabel, logX, logY, y (a range), height
+// options: title, note, series [{name, x, y, low, high, colour, dash}], xLabel, yLabel, logX, logY, y (a range), height,
+// shares (y lies between 0 and 1), wholeX (steps and ranks)
 function chart(options) {
   const series = options.series.map((one) => ({
     ...one,
@@ -53,26 +54,19 @@ function chart(options) {
       })(),
       logX,
     );
-    const y =
-      options.y ??
-      widened(
-        extent(
-          (function* () {
-            if (options.zero) yield 0;
-            for (const one of on) {
-              yield* one.y;
-              if (one.low) {
-                yield* one.low;
-                yield* one.high;
-              }
-            }
-          })(),
-          logY,
-        ),
-        0.04,
-        logY,
-      );
-    frame = {...axes(svg, wide, height, {x, y, xLabel: options.xLabel, yLabel: options.yLabel, logX, logY}), x, logX};
+    const values = (function* () {
+      if (options.zero) yield 0;
+      for (const one of on) {
+        yield* one.y;
+        if (one.low) {
+          yield* one.low;
+          yield* one.high;
+        }
+      }
+    })();
+    const y = options.y ?? (options.shares ? sharesRange(values, 0.04) : widened(extent(values, logY), 0.04, logY));
+    const {xLabel, yLabel, wholeX} = options;
+    frame = {...axes(svg, wide, height, {x, y, xLabel, yLabel, logX, logY, wholeX}), x, logX};
     const {across, up} = frame;
     const safe = logX ? (value) => (value > 0 ? across(value) : NaN) : across;
     const safeUp = logY ? (value) => (value > 0 ? up(value) : NaN) : up;

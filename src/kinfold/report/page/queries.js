@@ -37,11 +37,22 @@ function queryRow(space, one) {
   );
 }
 
-function queryGroup(title, sentence, space, queries) {
+// where many queries are as good or as bad as the last one shown, which of them are shown means little
+function tied(queries, alike) {
+  const value = queries.at(-1).value;
+  const among = queries.filter((one) => one.value === value).length;
+  if (!isNumber(alike) || alike <= among) return "";
+  return (
+    ` ${plural(alike, "query", "queries")} share the average precision ${rounded(value)}, and ${among} of them are ` +
+    "shown: of equals those with more kin, then those that come first in the data."
+  );
+}
+
+function queryGroup(title, sentence, space, queries, alike) {
   if (!queries?.length) return null;
   return [
     element("h3", {}, title),
-    element("p", {class: "soft"}, sentence),
+    element("p", {class: "soft"}, sentence + tied(queries, alike)),
     element(
       "ul",
       {class: "queries"},
@@ -89,8 +100,8 @@ function confusedPairs(space, mark) {
             element(
               "span",
               {class: "number"},
-              String(pair.count),
-              element("span", {class: "soft"}, ` ${shown(100 * pair.share, 0)} %`),
+              plural(pair.count, "query", "queries"),
+              element("span", {class: "soft"}, `, ${shown(100 * pair.share, 0)} % of both`),
             ),
             element("span", {class: "bar", "aria-hidden": "true"}, bar),
           ),
@@ -104,11 +115,12 @@ function queriesOf(space, mark) {
   const parts = [
     queryGroup(
       "Worst queries",
-      "By average precision over as many places as the query has kin; their neighbours in order.",
+      "By average precision over as many places as the query has kin, one query of a class; their neighbours in order.",
       space,
       space.worst,
+      space.alike?.worst,
     ),
-    queryGroup("Best queries", "The other end of the same list.", space, space.best),
+    queryGroup("Best queries", "The other end of the same list.", space, space.best, space.alike?.best),
   ];
   return [
     parts.some(Boolean) ? [frames(), ...parts] : absent("The queries of this space were not ranked."),

@@ -3,11 +3,11 @@
 function resultsTable(table) {
   const notes = []; // one number for each sentence, in the order of the rows as they came
   const counts = new Set();
-  for (const {cells} of table.rows)
+  for (const {cells, reference} of table.rows)
     for (const column of table.columns) {
       const cell = cells[column.key];
       if (cell?.note && !notes.includes(cell.note)) notes.push(cell.note);
-      if (isNumber(cell?.mean)) counts.add(cell.count);
+      if (isNumber(cell?.mean) && !reference) counts.add(cell.count);
     }
   const quotedAny = table.rows.some((one) => one.quoted);
   const columns = [
@@ -27,6 +27,7 @@ function resultsTable(table) {
       title: column.title,
       numeric: true,
       downFirst: !column.smaller_is_better,
+      sorted: column.key === table.sorted,
       value: (one) => one.cells[column.key]?.mean ?? null,
       cell: (one) => resultCell(one.cells[column.key], column, {notes, ends, counts, whiskers: cells.length > 1}),
     });
@@ -50,12 +51,8 @@ function resultsTable(table) {
   const said = [];
   if (counts.size === 1) {
     const [count] = counts;
-    said.push(
-      count > 1
-        ? `mean ± half width of the interval over ${count} repeats`
-        : "one repeat each: no interval can be given",
-    );
-  } else if (counts.size > 1) said.push("mean ± half width of the interval; n: repeats behind the number");
+    said.push(count > 1 ? `means over ${count} repeats` : "one repeat each: no interval can be given");
+  } else if (counts.size > 1) said.push("means over repeats; n: how many are behind the number");
   if (quotedAny) said.push("in italics: quoted from others, not run here");
   return element(
     "div",
@@ -155,7 +152,7 @@ function comparisons(table) {
         plain("first", "first"),
         plain("second", "second"),
         {
-          title: "first less second",
+          title: several || described(rows[0]).factor !== 100 ? "first less second" : "first less second, percentage points",
           numeric: true,
           downFirst: true,
           value: (one) => one.difference,
@@ -185,5 +182,5 @@ function comparisons(table) {
 
 function probability(value) {
   if (!isNumber(value)) return "–";
-  return value < 0.0001 ? "< 0.0001" : shown(value, value < 0.01 ? 4 : 3);
+  return value < 0.0005 ? "< 0.001" : shown(value, 3);
 }

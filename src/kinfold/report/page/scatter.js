@@ -1,7 +1,7 @@
 // Points of methods in a plane, with their names where there is room.
 
-// points: [{name, x, y}]; every point has the look of its method, and its name where there is room
-function scatter({title, note, points, xLabel, yLabel, height = 320}) {
+// points: [{name, x, y}], shares: y lies between 0 and 1; every point has the look of its method, and its name where there is room
+function scatter({title, note, points, xLabel, yLabel, shares, height = 320}) {
   const name = `chart-${++charts}`;
   const svg = drawn("svg", {role: "img", "aria-labelledby": name});
   const plot = element("div", {class: "plot"}, svg);
@@ -9,7 +9,8 @@ function scatter({title, note, points, xLabel, yLabel, height = 320}) {
   function draw() {
     if (wide < 40) return;
     const x = widened(extent(points.map((point) => point.x)), 0.08);
-    const y = widened(extent(points.map((point) => point.y)), 0.1);
+    const heights = points.map((point) => point.y);
+    const y = shares ? sharesRange(heights, 0.1) : widened(extent(heights), 0.1);
     const {box, across, up} = axes(svg, wide, height, {x, y, xLabel, yLabel});
     const taken = [];
     for (const point of points) {

@@ -19,7 +19,11 @@ function trainingSection() {
       figures.map((one) =>
         chart({
           title: one.title,
+          note: one.log_y ? "log scale, because losses of different methods differ in size; zero is not on it" : null,
           xLabel: one.x ?? "step",
+          logY: one.log_y,
+          shares: one.share,
+          wholeX: true,
           series: one.series.map((line) => ({
             ...look(line.name),
             name: line.name,
@@ -48,7 +52,15 @@ function curvesOf(space) {
       titles.get(curve.title).series.push({...look(other.name), name: other.name, x: curve.x, y: curve.y});
     }
   const figures = [...titles.values()].map(({curve, series}) =>
-    chart({title: curve.title, series, xLabel: curve.x_label, yLabel: curve.y_label, logX: curve.log_x}),
+    chart({
+      title: curve.title,
+      series,
+      xLabel: curve.x_label,
+      yLabel: curve.y_label,
+      logX: curve.log_x,
+      shares: true,
+      wholeX: curve.x_label === "k",
+    }),
   );
   const histogram = histogramOf(space);
   if (histogram) figures.push(histogram);
@@ -87,6 +99,7 @@ function histogramOf(space) {
     title: measure === "distance" ? "distances" : "similarities",
     note: `of kin and of others, ${space.name}`,
     zero: true,
+    shares: true,
     xLabel: space.distance ? `${space.distance} ${measure}` : measure,
     yLabel: "share of pairs",
     series: [
@@ -119,6 +132,7 @@ function spectraOf(space) {
         note,
         series,
         xLabel: "rank of the singular value",
+        wholeX: true,
         yLabel: logY ? "value, log scale" : "value",
         logY,
       });
@@ -178,6 +192,7 @@ function diagnosticsScatter() {
         points,
         xLabel: key,
         yLabel: goal,
+        shares: goal === "recall@1",
       }),
     );
   };

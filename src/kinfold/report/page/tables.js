@@ -1,6 +1,6 @@
 // Tables that sort by any column, and whose rows open.
 
-// columns: [{title, numeric, downFirst, value(row) -> number | string | null, cell(row) -> children}]
+// columns: [{title, numeric, downFirst, sorted (rows come in its order), value(row) -> number | string | null, cell(row) -> children}]
 // details(row) -> element or null: what a row opens to
 function sortable({caption, columns, rows, details}) {
   const heads = columns.map((column) => {
@@ -11,7 +11,9 @@ function sortable({caption, columns, rows, details}) {
       {type: "button", class: "sort"},
       column.numeric ? [arrow, column.title] : [column.title, arrow],
     );
-    return {column, button, th: element("th", {scope: "col", class: column.numeric ? "number" : null}, button)};
+    const order = column.sorted ? (column.downFirst ? "descending" : "ascending") : null;
+    const options = {scope: "col", class: column.numeric ? "number" : null, "aria-sort": order};
+    return {column, button, th: element("th", options, button)};
   });
   const bodies = rows.map((one) => ({one, body: rowBody(one, columns, details)}));
   const table = element(

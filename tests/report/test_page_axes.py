@@ -1,0 +1,119 @@
+"""What stands at the axes, headings and lists of a page: units, whole steps, shares up to one, how many are alike."""
+
+import re
+
+from kinfold.report.page import write_page
+
+from . import made_up
+from .browsing import opened
+
+
+def ticks(figure):
+    """(those of the x axis, those of the y axis), as numbers."""
+    texts = figure.locator(".plot > svg text.tick:not(.name)").evaluate_all(
+        "all => all.map(one => [one.getAttribute('text-anchor'), one.getAttribute('y'), one.textContent])"
+    )
+    lowest = max(float(y) for _, y, _ in texts)
+    values = [(float(y) == lowest, float(text.replace("\N{MINUS SIGN}", "-"))) for _, y, text in texts]
+    return [value for across, value in values if across], [value for across, value in values if not across]
+
+
+def figure_named(shown, name):
+    return shown.locator("figure", has=shown.locator(f"figcaption bdi:text-is('{name}')")).first
+
+
+def line(name, steps, values):
+    return {"name": name, "x": steps, "mean": values, "low": None, "high": None, "count": 1}
+
+
+def test_shares_end_at_one_and_steps_are_whole(browser, folder):
+    content = made_up.content(points=30)
+    content["training"] = [
+        {"title": "validation recall@1", "x": "step", "series": [line("a", [3, 4], [1.0, 1.0])], "share": True},
+        {"title": "validation map@r", "x": "step", "series": [line("a", [4], [0.97])], "share": True},
+        {"title": "validation ami", "x": "step", "series": [line("a", [0, 9], [-0.2, 0.1])], "share": True},
+    ]
+    for point in content["diagnostics"]["points"]:
+        point["values"]["recall@1"] = 1.0
+    with opened(browser, write_page(content, folder / "shares.html")) as shown:
+        for name in ("validation recall@1", "validation map@r"):
+            across, up = ticks(figure_named(shown, name))
+            assert across
+            assert all(value == round(value) for value in across), name
+            assert max(up) <= 1, name
+        assert min(ticks(figure_named(shown, "validation ami"))[1]) < 0  # what is below zero is still seen
+        for name in ("recall@k", "ROC", "precision and recall"):
+            assert max(ticks(figure_named(shown, name))[1]) <= 1
+        scattered = shown.locator("#spectra figure", has=shown.locator("circle.method"))
+        assert max(ticks(scattered)[1]) <= 1
+
+
+def test_losses_of_different_size_are_all_seen(browser, folder):
+    content = made_up.content(points=30)
+    series = [
+        line("large", [10, 20, 30, 40], [11.0, 9.0, 7.0, 5.0]),
+        line("small", [10, 20, 30, 40], [0.8, 0.3, 0, 0.1]),
+    ]
+    series[1] |= {"low": [0.7, 0.2, 0, 0.1], "high": [0.9, 0.4, 0, 0.2]}
+    content["training"] = [{"title": "loss", "x": "step", "series": series, "log_y": True, "share": False}]
+    with opened(browser, write_page(content, folder / "losses.html")) as shown:
+        figure = figure_named(shown, "loss")
+        assert "log scale" in figure.locator("figcaption").inner_text()
+        path = figure.locator(".plot > svg path.line").nth(1).get_attribute("d")
+        heights = [float(height) for height in re.findall(r"[ML][\d.]+ ([\d.]+)", path)]
+        assert max(heights) - min(heights) > 60  # of 250 pixels
+        assert path.count("M") == 2  # zero is a gap
+        assert "NaN" not in figure.locator(".plot > svg").inner_html()
+
+
+def test_the_order_of_rows_is_marked_at_its_heading(browser, folder):
+    content = made_up.content(points=30)
+    content["tables"][0]["sorted"] = "recall@1"
+    with opened(browser, write_page(content, folder / "sorted.html")) as shown:
+        heads = shown.locator("#results table.data").first.locator("th[aria-sort]")
+        assert [(head.inner_text().strip(), head.get_attribute("aria-sort")) for head in heads.all()] == [
+            ("recall@1, %", "descending")
+        ]
+
+
+def test_references_are_no_repeats(browser, folder):
+    content = made_up.content(points=30)
+    table = content["tables"][0]
+    cells = {key: {**cell, "half_width": None, "count": 1} for key, cell in table["rows"][0]["cells"].items()}
+    beside = {"method": "pixels", "cells": cells, "command": "", "configuration": "", "quoted": None, "reference": True}
+    table["rows"].append(beside)
+    with opened(browser, write_page(content, folder / "reference.html")) as shown:
+        assert "means over 3 repeats" in shown.locator("#results .notes").inner_text()
+        assert "n = " not in shown.locator("#results table.data").first.inner_text()
+        assert "pixels" in shown.locator("#results table.data").first.inner_text()
+
+
+def test_comparisons_have_a_unit_and_every_p_as_many_digits(browser, usual):
+    with opened(browser, usual) as shown:
+        shown.locator("#results details.comparisons summary").click()
+        table = shown.locator("#results details.comparisons table")
+        heads = [head.strip() for head in table.locator("thead th").all_inner_texts()]
+        assert "first less second, percentage points" in heads
+        for row in table.locator("tbody tr").all():
+            cells = row.locator("th, td").all_inner_texts()
+            for title in ("p", "p, corrected"):
+                assert re.fullmatch(r"\d\.\d{3}|< 0\.001", cells[heads.index(title)].strip())
+
+
+def test_many_that_are_alike_are_counted(browser, folder):
+    content = made_up.content(points=30)
+    space = content["spaces"][0]
+    for one in space["best"]:
+        one["value"] = 1.0
+    space["alike"] = {"best": 1608, "worst": 1}
+    with opened(browser, write_page(content, folder / "alike.html")) as shown:
+        told = shown.locator("#queries").inner_text()
+        assert "1,608 queries share the average precision 1.00, and 8 of them are shown: of equals those with" in told
+        assert told.count("share the average precision") == 1
+
+
+def test_counts_of_confused_classes_say_what_they_count(browser, usual):
+    pair = made_up.content()["spaces"][0]["confused"][0]
+    with opened(browser, usual) as shown:
+        told = shown.locator("#queries .pair .number").first.inner_text()
+    assert told == f"{pair['count']} queries, {100 * pair['share']:.0f} % of both"
