@@ -1,6 +1,7 @@
 """What a report is made of: true numbers, commands that make them again, and plain words for what is missing."""
 
 import json
+import re
 import shlex
 import shutil
 
@@ -182,6 +183,23 @@ def test_without_test_classes_the_space_is_that_of_others(tmp_path):
     assert said(content, "it was given no test classes: its space is that of the validation classes")
     assert [space["split"] for space in content["spaces"]] == ["validation"]
     assert [table["caption"] for table in content["tables"]] == ["rows: validation classes"]
+
+
+def test_a_run_with_a_loss_that_nobody_knows_is_named_and_the_others_are_shown(tmp_path):
+    feature_run(tmp_path)
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "run", other)
+    file = other / "configuration.toml"
+    named = re.sub(r'(\[loss\]\nname = )"[^"]*"', r'\1"of-a-plugin"', file.read_text())
+    assert named != file.read_text()
+    file.write_text(named)
+    content = collect(tmp_path)
+    assert said(content, "cannot be opened: unknown name 'of-a-plugin' in losses")
+    assert said(content, "--plugin FILE adds your own")
+    assert len(content["tables"][0]["rows"]) == 1
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(ValueError, match="unknown name 'of-a-plugin' in losses"):
+        collect(tmp_path)
 
 
 def test_an_interrupted_run_keeps_its_test_classes_sealed(tmp_path):

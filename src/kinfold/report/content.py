@@ -93,7 +93,7 @@ def _stage(tell: Callable[[str, float], None] | None, name: str) -> Iterator[Non
 
 def _state(found: Found) -> list[str]:
     """What the numbers cannot tell: what failed, is not finished, was not measured, or was chosen unfairly."""
-    told = []
+    told = [without_places(why) for why in found.unopened]
     if found.bench is not None:
         told += [f"{name} failed: {without_places(why)}" for name, why in found.failures.items()]
         waiting = [

@@ -63,11 +63,13 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A folder with its subjects; bench: where it is one."""
+    """A folder with its subjects; bench: where it is one; unopened: runs beside them that could not be read, and
+    why."""
 
     folder: Path
     subjects: Sequence[Subject]
     bench: Bench | None = None
+    unopened: Sequence[str] = ()
 
     @property
     def data(self) -> list[str]:
@@ -125,9 +127,11 @@ def find(folder: Path | str) -> Found:
         return Found(
             folder, [Subject(data_name(given), method_name(given), [Repetition(given.seed, [run], alone=True)])]
         )
-    runs = _begun(path for path in sorted(folder.iterdir()) if path.is_dir())
+    runs, unopened = _readable(path for path in sorted(folder.iterdir()) if path.is_dir())
     if runs:
-        return Found(folder, _grouped(runs))
+        return Found(folder, _grouped(runs), unopened=unopened)
+    if unopened:
+        raise ValueError(unopened[0])
     below = [path.parent.name for path in sorted(folder.glob("*/suite.toml"))]
     advice = f"; it holds benches, give one of them: {', '.join(below)}" if below else ""
     raise ValueError(f"{folder} is neither a run, nor a bench, nor a folder of runs{advice}")
@@ -164,6 +168,17 @@ def _repetition(folder: Path, seed: int, runs: Sequence[Run]) -> Repetition:
 
 def _begun(folders: Iterable[Path]) -> list[Run]:
     return [Run.open(folder) for folder in folders if RunFolder(folder).begun]
+
+
+def _readable(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """Runs, and why others are none that can be shown, as where a plugin is missing."""
+    runs, unopened = list[Run](), list[str]()
+    for folder in folders:
+        try:
+            runs += _begun([folder])
+        except ValueError as wrong:
+            unopened.append(str(wrong))
+    return runs, unopened
 
 
 def _grouped(runs: Sequence[Run]) -> list[Subject]:
