@@ -13,15 +13,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reporting(enabled: bool = True, lines: bool = False) -> Iterator[Callable[[str, float], None] | None]:
-    """A function (stage, share done), one bar for each stage; None where nobody would see it, or with `lines` one that
-    prints a line for each stage there."""
+def reporting(enabled: bool = True) -> Iterator[Callable[[str, float], None] | None]:
+    """A function (stage, share done), one bar for each stage; None where nobody would see it."""
     console = Console(file=sys.stderr)
-    if not enabled:
+    if not enabled or not console.is_terminal:
         yield None
-        return
-    if not console.is_terminal:
-        yield _tell_stages() if lines else None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,17 +34,6 @@ def reporting(enabled: bool = True, lines: bool = False) -> Iterator[Callable[[s
             bars.update(tasks[stage], completed=share)
 
         yield tell
-
-
-def _tell_stages() -> Callable[[str, float], None]:
-    begun = set[str]()
-
-    def tell(stage: str, share: float) -> None:
-        if stage not in begun:
-            begun.add(stage)
-            print(stage, file=sys.stderr, flush=True)
-
-    return tell
 
 
 @contextmanager

@@ -38,7 +38,8 @@ def table(found: Found, style: Style = "text") -> str:
     where += "" if used == data else f" (here on {used})"
     inflated = ", INFLATED: steps chosen on the test classes" if found.inflated else ""
     caption = f"{plan.table.name}: {plan.table.title}{where} ({plan.table.source}){inflated}"
-    best = [BOLD.format(f"{mark}so{mark}")] * any(each.bold for own in entries.values() for each in own.values())
+    told = "**Bold**" if style == "markdown" else "between asterisks"
+    best = [BOLD.format(told)] * any(each.bold for own in entries.values() for each in own.values())
     if style == "markdown":
         # numbers stand as they are
         lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body[1:])]
