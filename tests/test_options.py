@@ -1,5 +1,7 @@
 """Options by name: what is unknown, missing or of the wrong kind is refused, and nothing else."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ def taken(
     either: int | str = 1,
     maybe: float | None = None,
     anything: torch.Tensor | float = 1.0,
+    one_of: Literal["a", "b"] = "a",
     bare=None,
 ):
     pass
@@ -24,7 +27,7 @@ def taken(
 GOOD = [
     {"number": 2, "whole": 3, "switch": True, "word": "x", "either": "2b", "maybe": None, "bare": object()},
     {"number": np.float32(2.0), "whole": np.int64(3), "either": 5, "maybe": 0.5, "anything": "whatever"},
-    {"number": torch.tensor(0.5)},
+    {"number": torch.tensor(0.5), "one_of": "c"},  # which words there are it says itself
 ]
 BAD = [
     ({"number": "big"}, "'it': number must be a number, got 'big'"),
@@ -33,6 +36,7 @@ BAD = [
     ({"switch": 1}, "switch must be true or false, got 1"),
     ({"word": 3}, "word must be a word, got 3"),
     ({"either": 0.5}, "either must be a whole number or a word, got 0.5"),
+    ({"one_of": 3}, "one_of must be a word, got 3"),
     ({"maybe": "no"}, "maybe must be a number or none, got 'no'"),
     ({"numbr": 1.0}, "'it' has no option 'numbr' (did you mean 'number'?)"),
 ]

@@ -35,7 +35,7 @@ def check_options(
     for option, value in options.items():
         wanted = _kinds(hints.get(option, Any))
         if wanted and not hasattr(value, "dtype") and not any(_fits(value, kind) for kind in wanted):
-            told = " or ".join(dict.fromkeys(_told(kind) for kind in wanted))
+            told = " or ".join(dict.fromkeys(_PLAIN[kind][1] for kind in wanted))
             raise ValueError(f"{name!r}: {option} must be {told}, got {value!r}")
 
 
@@ -47,21 +47,15 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """The plain kinds and literals that a hint allows; none where it allows anything else."""
+    """The plain kinds that a hint allows; none where it allows anything else. Which words it takes the target says."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         parts = [_kinds(entry) for entry in inner]
         return [kind for part in parts for kind in part] if all(parts) else []
     if origin is Literal:
-        return [*inner]
+        return [type(entry) for entry in inner]
     return [hint] if hint in _PLAIN else []
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    if kind not in _PLAIN:
-        return type(value) is type(kind) and value == kind
     return isinstance(value, _PLAIN[kind][0]) and (kind is bool or not isinstance(value, bool))
-
-
-def _told(kind: Any) -> str:
-    return _PLAIN[kind][1] if kind in _PLAIN else repr(kind)

@@ -34,6 +34,13 @@ def run(capsys, monkeypatch, *arguments):
     return code, captured.out, captured.err
 
 
+def feature_rows():
+    """30 classes of eight rows with 16 features: (240, 16), (240,)"""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(30), 8)
+    return (draw.normal(size=(30, 16))[labels] + 0.5 * draw.normal(size=(240, 16))).astype(np.float32), labels
+
+
 @cache
 def glyph_files():
     """Glyphs of eight classes in each of two splits, as PNG files in folders."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.cli.runs import feature_run, run
+from tests.cli.runs import feature_rows, feature_run, run
 
 LAST = ["--set", "evaluation.selection=last", "--set", "evaluation.patience=none"]
 WILD = ["--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e38"]
@@ -15,9 +15,8 @@ SHORT = ["--set", "training.steps=2", "--set", "model.dim=8"]
 def desk(tmp_path, monkeypatch):
     """A folder with data of many kinds, most of them wrong."""
     monkeypatch.chdir(tmp_path)
-    draw = np.random.default_rng(0)
-    labels = np.repeat(np.arange(30), 8)
-    rows = (draw.normal(size=(30, 16))[labels] + 0.5 * draw.normal(size=(240, 16))).astype(np.float32)
+    rows, labels = feature_rows()
+    draw = np.random.default_rng(1)
     np.savez("rows.npz", embeddings=rows, labels=labels)
     np.savez("short.npz", embeddings=rows, labels=labels[:-1])
     np.savez("nan.npz", embeddings=np.where(np.arange(240)[:, None] == 3, np.nan, rows), labels=labels)
@@ -174,7 +173,7 @@ def test_more_dimensions_than_there_are_to_give_are_told(desk, capsys, monkeypat
 
 
 def test_another_sampler_keeps_what_it_also_has(desk, capsys, monkeypatch):
-    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r", "--set", "sampler.name=random"]
+    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r", "--sampler", "random"]
     code, _, errors = run(capsys, monkeypatch, *given)
     assert code == 0, errors
     written = (desk / "r" / "configuration.toml").read_text()
@@ -188,6 +187,14 @@ def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys
     code, _, errors = run(capsys, monkeypatch, *given)
     assert code == 0, errors
     assert "[miner]" not in (desk / "r" / "configuration.toml").read_text()
+
+
+@pytest.mark.parametrize(("miner", "written"), [("semihard", True), ("none", False)])
+def test_a_miner_by_its_name_or_none(desk, capsys, monkeypatch, miner, written):
+    given = ["train", "features", "--root", "rows.npz", "--loss", "triplet", "--miner", miner, *SHORT, "--out", "r"]
+    code, _, errors = run(capsys, monkeypatch, *given)
+    assert code == 0, errors
+    assert ('[miner]\nname = "semihard"' in (desk / "r" / "configuration.toml").read_text()) == written
 
 
 def test_a_training_that_diverges_says_so_and_ends_with_code_one(desk, capsys, monkeypatch):

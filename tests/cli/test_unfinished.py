@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.cli.runs import run
+from tests.cli.runs import feature_rows, run
 
 SHORT = ["--set", "training.steps=3", "--set", "evaluation.every=1", "--set", "model.dim=8"]
 
@@ -14,9 +14,7 @@ SHORT = ["--set", "training.steps=3", "--set", "evaluation.every=1", "--set", "m
 def rows(tmp_path, monkeypatch):
     """30 classes of features; ten of them for test in split.npz, none in whole.npz."""
     monkeypatch.chdir(tmp_path)
-    draw = np.random.default_rng(0)
-    labels = np.repeat(np.arange(30), 8)
-    found = (draw.normal(size=(30, 16))[labels] + 0.5 * draw.normal(size=(240, 16))).astype(np.float32)
+    found, labels = feature_rows()
     np.savez("whole.npz", embeddings=found, labels=labels)
     np.savez("split.npz", embeddings=found, labels=labels, split=np.where(labels < 20, "train", "test"))
     return tmp_path

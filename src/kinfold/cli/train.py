@@ -24,6 +24,8 @@ def train(
     data: Annotated[str | None, typer.Option(help="The data set; short for --set data.name=...")] = None,
     root: Annotated[Path | None, typer.Option(help="Its folder or file; short for --set data.root=...")] = None,
     loss: Annotated[str | None, typer.Option(help="The loss; short for --set loss.name=...")] = None,
+    miner: Annotated[str | None, typer.Option(help="The miner, or none; short for --set miner.name=...")] = None,
+    sampler: Annotated[str | None, typer.Option(help="The sampler; short for --set sampler.name=...")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The folder of the run; else runs/NAME-1, ...")
     ] = None,
@@ -45,12 +47,10 @@ def train(
     from kinfold.training.run import train as run_training
     from kinfold.training.signals import Stopped
 
-    asked = [
-        *([f"data.name={json.dumps(data)}"] if data else []),
-        *([f"data.root={json.dumps(str(root.resolve()))}"] if root else []),
-        *([f"loss.name={json.dumps(loss)}"] if loss else []),
-        *(changes or []),
-    ]
+    short = {"data.name": data, "data.root": str(root.resolve()) if root else None}
+    short |= {"loss.name": loss, "miner.name": miner, "sampler.name": sampler}
+    asked = [f"{key}={json.dumps(value)}" for key, value in short.items() if value]
+    asked += changes or []
     if resume is not None:
         if recipe is not None or asked or out is not None:
             raise ValueError("--resume goes on with a run as it was begun: give the folder alone")

@@ -19,7 +19,7 @@ def check_declared(loss: "Loss", base: "type[Loss]") -> None:
         if value not in known:
             near = nearest(str(value), known)
             raise ValueError(f"{name}.{attribute} is {value!r}{near}; it is one of {', '.join(known)}")
-    if type(loss).terms is base.terms and type(loss).tuple_terms is base.tuple_terms:
+    if all(getattr(type(loss), method) is getattr(base, method) for method in ("terms", "tuple_terms", "forward")):
         raise ValueError(f"{name} does not say what it computes: define terms(self, pairs) -> Terms")
 
 
