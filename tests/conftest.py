@@ -1,11 +1,20 @@
 """Fixtures for all tests."""
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from kinfold import registry
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT as at a terminal: a shell that starts the tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -178,7 +178,7 @@ def test_class_vectors_learn_from_single_items():
     assert len(learner.classes_) == len(rows)
 
 
-def test_an_interrupt_is_an_interrupt_and_no_failed_fit(noted):
+def test_an_interrupt_is_an_interrupt_and_no_failed_fit(interruptible, noted):
     rows, labels = blobs()
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     noted.sends = signal.SIGINT

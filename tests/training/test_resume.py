@@ -209,7 +209,7 @@ def test_an_evaluation_whose_workers_are_ended_with_us_stops_without_an_error(ex
     assert difference(tmp_path / "stopped", expected) == ""
 
 
-def test_a_second_interrupt_does_not_wait(tmp_path):
+def test_a_second_interrupt_does_not_wait(interruptible, tmp_path):
     def twice(event):
         if event.kind == "step" and event.step == 6:
             # not os.kill: a second signal that comes before the first was handled, by another thread, is lost
