@@ -119,7 +119,7 @@ def use(place: Place) -> None:
     run = tempfile.mkdtemp(dir=place.folder)
     short = ("--set", "training.steps=20", "--set", "model.dim=8", "--set", "sampler.batch_size=30")
     told("kinfold --version", lambda: place.run("kinfold", "--version"))
-    told("kinfold list losses", lambda: f"{len(place.run('kinfold', 'list', 'losses').split())} names")
+    told("kinfold list losses", lambda: f"{len(place.run('kinfold', 'list', 'losses').splitlines())} names")
     told("every loss with its gradient", lambda: place.run("python", "-c", LOSS))
     place.run("python", "-c", MAKE_ROWS)
     train = ("train", "features", "--root", "rows.npz", "--out", f"{run}/run", "--json", *short)
