@@ -6,7 +6,8 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-_PLAIN: dict[Any, tuple[type, str]] = {
+# the kinds that recipes and options are made of, what is taken for each, and how it is called
+PLAIN: dict[Any, tuple[type, str]] = {
     bool: (bool, "true or false"),
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
@@ -34,8 +35,8 @@ def check_options(
     hints = _hints(target)
     for option, value in options.items():
         wanted = _kinds(hints.get(option, Any))
-        if wanted and not hasattr(value, "dtype") and not any(_fits(value, kind) for kind in wanted):
-            told = " or ".join(dict.fromkeys(_PLAIN[kind][1] for kind in wanted))
+        if wanted and not hasattr(value, "dtype") and not any(fits(value, kind) for kind in wanted):
+            told = " or ".join(dict.fromkeys(PLAIN[kind][1] for kind in wanted))
             raise ValueError(f"{name!r}: {option} must be {told}, got {value!r}")
 
 
@@ -54,8 +55,9 @@ def _kinds(hint: Any) -> list[Any]:
         return [kind for part in parts for kind in part] if all(parts) else []
     if origin is Literal:
         return [type(entry) for entry in inner]
-    return [hint] if hint in _PLAIN else []
+    return [hint] if hint in PLAIN else []
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    return isinstance(value, _PLAIN[kind][0]) and (kind is bool or not isinstance(value, bool))
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a plain kind; true and false are no numbers."""
+    return isinstance(value, PLAIN[kind][0]) and (kind is bool or not isinstance(value, bool))

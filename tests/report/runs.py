@@ -84,3 +84,8 @@ def picture_run(folder):
         "sampler": {"batch_size": 8},
     }
     return train(combined(RECIPE, changes), folder / "run")
+
+
+def said(content, words):
+    """The sentences of a report on what to know that hold these words."""
+    return [sentence for sentence in content["missing"] if words in sentence]

@@ -119,7 +119,7 @@ class Loss(nn.Module):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """The loss of scored pairs (B, R)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has tuple_terms alone: it is for mined tuples")
 
     def counts(self, relation: Relation) -> Tensor | None:
         """The counts of `terms` over the whole relation where that alone determines them; saves a pass when large

@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from kinfold.options import PLAIN, fits
 from kinfold.registry import names, nearest, resolve
 from kinfold.training.configuration import Choice, Configuration
 
@@ -216,12 +217,9 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         return _copy(value)
     if origin is list and isinstance(value, list):
         return [_typed(inner[0], entry, where) for entry in value]
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
-        return value
-    words = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
-    wanted = words.get(hint, "a list" if origin is list else "a table")
+    if hint in PLAIN and fits(value, hint):
+        return hint(value) if hint in (int, float) else value
+    wanted = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
     raise ValueError(f"{where} must be {wanted}, got {value!r}")
 
 
