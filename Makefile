@@ -11,13 +11,18 @@ TESTS := -m pytest -n 2 --dist worksteal
 # real data for the tests that use it; they skip where there is none
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-all coverage mutate package lint docs bench bench-evaluate bench-data bench-training clean
+.PHONY: demo check test test-all coverage mutate package lint docs bench bench-evaluate bench-evaluate-classes bench-data \
+	bench-training bench-every-loss clean
 
 demo: $(VENV)/core
 	$(BIN)/kinfold demo --out results/demo
 
 test: lint
 	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow"
+
+# while you work: lint, types, the contract tests and the tests of the files that differ from main
+check: lint
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow" $$($(BIN)/python -m tools.changed_tests)
 
 test-all: lint
 	$(ONE_THREAD) $(BIN)/python $(TESTS)
@@ -52,11 +57,18 @@ bench: $(VENV)/test
 bench-evaluate: $(VENV)/test
 	$(BIN)/python -m benchmarks.evaluate
 
+bench-evaluate-classes: $(VENV)/test
+	$(BIN)/python -m benchmarks.evaluate_classes
+
 bench-data: $(VENV)/test
 	$(BIN)/python -m benchmarks.data
 
 bench-training: $(VENV)/test
 	$(BIN)/python -m benchmarks.training
+
+# make bench-every-loss DATA="cub=FEATURES.npz omniglot=OMNIGLOT.npz"
+bench-every-loss: $(VENV)/test
+	$(BIN)/python -m benchmarks.every_loss $(DATA)
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -2,11 +2,15 @@
 
 python -m benchmarks.docs results/bench_losses.json
 python -m benchmarks.docs results/bench_evaluate.json
+python -m benchmarks.docs results/bench_evaluate_classes.json
 python -m benchmarks.docs results/bench_data.json
 python -m benchmarks.docs results/bench_training.json
 python -m benchmarks.docs results/bench_cub_features.json
+python -m benchmarks.docs results/bench_every_loss.json
 python -m benchmarks.docs results/bench_drml.json
 python -m benchmarks.docs results/bench_catalogue.json            # and bench_catalogue_metrics.json
+python -m benchmarks.docs results/bench_precision.json
+python -m benchmarks.docs results/bench_runtime.json
 """
 
 import json
@@ -16,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
-from benchmarks import catalogue, cub_features, dro_runtime, evaluate, training
+from benchmarks import catalogue, cub_features, dro_runtime, evaluate, evaluate_classes, every_loss, precision, training
 from benchmarks import data as data_bench
 from benchmarks.losses import VARIANTS, table
 
@@ -59,12 +63,15 @@ def main(source: Path) -> None:
     if "settings" in data:
         fill(DOCS.parent / "results.md", "drml", data["table"])
         return
+    versions = ", ".join(f"{key} {value}" for key, value in data["about"].items())
     if "runtime" in data:
         runtime = dro_runtime.table({name: {int(b): r for b, r in of.items()} for name, of in data["runtime"].items()})
-        fill(DOCS.parent / "dro.md", "runtime", runtime)
-    versions = ", ".join(f"{key} {value}" for key, value in data["about"].items())
+        fill(DOCS.parent / "dro.md", "runtime", f"{runtime}\n\nMeasured with {versions}.")
     if "large" in data:
         fill(DOCS.parent / "evaluation.md", "evaluation", f"{evaluate.tables(data)}\n\nMeasured with {versions}.")
+    if "by_classes" in data:
+        text = f"{evaluate_classes.table(data['by_classes'])}\n\nMeasured with {versions}."
+        fill(DOCS.parent / "evaluation.md", "classes", text)
     if "samplers" in data:
         fill(DOCS.parent / "data.md", "reading", f"{data_bench.images_table(data)}\n\nMeasured with {versions}.")
         fill(
@@ -74,8 +81,15 @@ def main(source: Path) -> None:
         )
     if "loops" in data:
         fill(DOCS.parent / "training.md", "training", f"{training.tables(data)}\n\nMeasured with {versions}.")
+    if "precision" in data:
+        forms = data["precision"]
+        text = precision.table(forms["product"], forms["differences"])
+        fill(DOCS / "index.md", "precision", f"{text}\n\nMeasured with {versions}.")
     if "curves" in data:
         fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
+    if "losses" in data:
+        text = f"{every_loss.tables(data)}\n\nMeasured with {versions}."
+        fill(DOCS.parent / "results.md", "every-loss", text)
     for kind, found in data.get("catalogue", {}).items():
         text = f"{catalogue.table(kind, found)}\n\nMeasured with {versions}."
         fill(DOCS.parent / CATALOGUE[kind], kind, text)

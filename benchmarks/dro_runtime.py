@@ -1,19 +1,23 @@
 """The runtime figure of the DRO paper as a table: robust losses against mining, at growing batches.
 
     python -m benchmarks.dro_runtime
+    python -m benchmarks.dro_runtime --processor-time     # on a machine that has other work to do: one thread
 
 Ratios to the floor (normalise, one similarity matrix, backward of its sum), all taking turns in one run.
 """
 
 import argparse
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import kinfold
+from benchmarks import catalogue
 from benchmarks.losses import floor
-from benchmarks.timing import interleaved
+from benchmarks.timing import about, interleaved
 from kinfold.losses import Mined
 
 BATCHES, DIM, PER_CLASS = (80, 160, 320, 480, 640), 1024, 5
@@ -34,8 +38,8 @@ def losses() -> dict[str, Any]:
     }
 
 
-def measure(seconds: float) -> dict[str, dict[int, float]]:
-    """Time of each loss over that of the floor, by batch size."""
+def measure(seconds: float, processor_time: bool = False) -> dict[str, dict[int, float]]:
+    """Time of each loss over that of the floor, by batch size; wall time, or that of the processor."""
     found: dict[str, dict[int, float]] = {name: {} for name in losses()}
     for batch in BATCHES:
         x = torch.randn(batch, DIM, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -49,7 +53,7 @@ def measure(seconds: float) -> dict[str, dict[int, float]]:
             return run
 
         works = {"floor": floor(x, None)} | {name: step(loss) for name, loss in losses().items()}
-        best = interleaved(works, seconds, most=400)
+        best = catalogue.interleaved(works, seconds) if processor_time else interleaved(works, seconds, most=400)
         for name in found:
             found[name][batch] = best[name] / best["floor"]
     return found
@@ -61,7 +65,20 @@ def table(found: dict[str, dict[int, float]]) -> str:
     return "\n".join([head, "|---" * (len(BATCHES) + 1) + "|", *rows])
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="time for each batch size")
-    print(table(measure(parser.parse_args().seconds)))
+    parser.add_argument("--processor-time", action="store_true", help="processor time on one thread, not wall time")
+    parser.add_argument("--json", type=Path, default=Path("results/bench_runtime.json"), help="where the numbers go")
+    arguments = parser.parse_args()
+    if arguments.processor_time:
+        torch.set_num_threads(1)
+    ratios = measure(arguments.seconds, arguments.processor_time)
+    clock = "processor time" if arguments.processor_time else "wall time"
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps({"about": {"clock": clock, **about()}, "runtime": ratios}, indent=1))
+    print(table(ratios))
+
+
+if __name__ == "__main__":
+    main()

@@ -140,7 +140,7 @@ def main() -> None:
         found = dro_runtime.measure(4.0)
         print(dro_runtime.table(found))
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"runtime": found}, indent=1))
+        arguments.json.write_text(json.dumps({"about": {"clock": "wall time", **about()}, "runtime": found}, indent=1))
         return
     results: list[dict[str, Any]] = []
     for size in (SIZES[i] for i in arguments.sizes):

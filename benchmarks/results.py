@@ -9,7 +9,7 @@ The README has a table made of what then stands on that page.
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ FRONT = {  # suite of each column of the README, metric, heading
     ("omniglot", "recall@1"): "Omniglot: recall@1",
     ("glyphs", "recall@1"): "glyphs: recall@1",
 }
+START = "(start)"  # stands after a number that is the start's
 MANY = 8  # methods that are listed by name
 Values = Mapping[str, Mapping[int, float]]
 
@@ -46,18 +47,23 @@ def shown(bench: Bench) -> str:
 
 def _grids(bench: Bench, data: str, result: str) -> str:
     metric = bench.suite.metric
-    text = _grid(f"{data}: {metric} on the test classes, %", bench.values(data, result, metric), 100.0)
+    untrained = bench.untrained(data)
+    text = _grid(f"{data}: {metric} on the test classes, %", bench.values(data, result, metric), 100.0, untrained)
+    if untrained:
+        text += f"\n\n{START}: some repeat selected the start, so the setting is compared with no other."
     space = bench.values(data, SPACE, "rho@2")
     return f"{text}\n\n{_grid(f'{data}: rho@2 of the training classes', space, 1.0)}" if any(space.values()) else text
 
 
-def _grid(title: str, values: Values, factor: float) -> str:
+def _grid(title: str, values: Values, factor: float, marked: Collection[str] = ()) -> str:
     names = [name.split(", ", 1) for name in values]
     rows, columns = ([*dict.fromkeys(column)] for column in zip(*names, strict=True))
     lines = [f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for row in rows:
-        cells = [values.get(f"{row}, {column}", {}) for column in columns]
-        lines.append(f"| {row} | {' | '.join(_cell(cell, factor) for cell in cells)} |")
+        cells = []
+        for name in (f"{row}, {column}" for column in columns):
+            cells.append(_cell(values.get(name, {}), factor) + f" {START}" * (name in marked))
+        lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -74,13 +80,15 @@ def _best(bench: Bench, data: str, result: str) -> str:
     found = bench.compared(data, result)
     if found is None:
         return ""
-    others = [name for name in found.methods if name != found.best]
-    close = [name for name in others if not found.told_apart(found.best, name)]
+    best = found.leader
+    others = [name for name in found.methods if name != best and name not in found.untrained]
+    close = [name for name in others if not found.told_apart(best, name)]
     beaten = len(others) - len(close)
     kind = f" ({result})" if len(bench.results) > 1 else ""
-    text = f"Best {bench.suite.metric}{kind}: {found.best}, told apart from {beaten} of {len(others)} others"
+    text = f"Best {bench.suite.metric}{kind}: {best}, told apart from {beaten} of {len(others)} others"
     named = "; ".join(close) if len(close) <= MANY else f"the {len(close)} that are left"
-    return f"{text}; not from {named}." if close else f"{text}."
+    left_out = "".join(f" Not compared: {name}: {why}." for name, why in bench.untrained(data).items())
+    return (f"{text}; not from {named}." if close else f"{text}.") + left_out
 
 
 def _spectra(bench: Bench, data: str) -> str:

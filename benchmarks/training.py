@@ -77,7 +77,7 @@ def ours(problem: Problem) -> Work:
     given = configured(problem)
     model = parts.model(given)
     objective = parts.objective(given, len(problem.data.classes), model)
-    sampler = parts.sampler(given, problem.data)
+    sampler = parts.sampler(given, problem.data.labels)
     batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
     trainer = Trainer(
         Step(model, objective), optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
@@ -95,7 +95,7 @@ def bare(problem: Problem) -> Work:
     model = parts.model(given)
     loss = parts.objective(given, len(problem.data.classes), model).loss
     steps = optimizer(model, loss, given.optimizer)
-    sampler = parts.sampler(given, problem.data)
+    sampler = parts.sampler(given, problem.data.labels)
     array, labels = problem.data.items.array(), problem.data.labels  # type: ignore[attr-defined]
     model.train()
 

@@ -88,7 +88,15 @@ def test_the_report_has_the_rows_of_the_table_in_its_order(shown):
     assert table["sorted"] == "recall@1"
     assert f"for reference, and no part of the comparisons: {demo.PIXELS}; {demo.UNTRAINED}" in table["notes"]
     compared = {name for row in table["comparisons"] for name in (row["first"], row["second"])}
-    assert compared == {*demo.METHODS}
+    # three steps leave some methods where they began: these are named, and the others are compared
+    left_out = {
+        name for name in demo.METHODS if any(note.startswith(f"not compared: {name}: ") for note in table["notes"])
+    }
+    trained = {*demo.METHODS} - left_out
+    assert compared == (trained if len(trained) > 1 else set())
+    for name in left_out:
+        runs = [Run.open(folder / f"{name.replace(' + ', '-')}-{seed}", some()) for seed in demo.SEEDS]
+        assert any(run.scores["selected_start"] for run in runs)
 
 
 def test_no_more_typefaces_are_promised_than_there_are(shown):

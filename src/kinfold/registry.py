@@ -64,6 +64,7 @@ _TARGETS: dict[str, dict[str, str]] = {
     "miners": {
         "all": "kinfold.miners.all:All",
         "multi-similarity": "kinfold.miners.multi_similarity:MultiSimilarity",
+        "semihard-band": "kinfold.miners.semihard_band:SemihardBand",
         "semihard-pairs": "kinfold.miners.semihard_pairs:SemihardPairs",
         "distance-weighted-pairs": "kinfold.miners.distance_weighted_pairs:DistanceWeightedPairs",
         "random": "kinfold.miners.random:Random",

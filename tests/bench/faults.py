@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,26 @@ class Terminated(_Faulty):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class KilledOnce(Terminated):
+    """The kernel ends the worker, once for the whole bench."""
+
+    def go_wrong(self):
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class HangingOnce(Terminated):
+    """Waits for something that never comes and takes no notice of SIGTERM, once for the whole bench."""
+
+    def go_wrong(self):
+        if not self.mark.exists():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self.mark.touch()
+            while True:
+                time.sleep(60)
+
+
 FAULTS = {
     "raising": Raising,
     "out-of-memory": OutOfMemory,
@@ -73,6 +94,8 @@ FAULTS = {
     "killed": Killed,
     "leaving": Leaving,
     "terminated": Terminated,
+    "killed-once": KilledOnce,
+    "hanging-once": HangingOnce,
 }
 
 

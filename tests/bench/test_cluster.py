@@ -1,8 +1,13 @@
 """The same cells on a Ray cluster, which is a real one on this machine."""
 
+import ipaddress
 import os
 import signal
+import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,6 +36,99 @@ def test_a_cluster_needs_room_for_one_at_least():
             Cluster("local", jobs, threads)
 
 
+def descendants(process):
+    """The process ids of a process and of all that it started, directly or not."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    family = {process}
+    while children := {child for child, parent in parents.items() if parent in family} - family:
+        family |= children
+    return family
+
+
+def listening_addresses(process):
+    """(name, address) of every TCP socket on which a process or one that it started listens, as the kernel tells."""
+    addresses = set()
+    for number in descendants(process):
+        with suppress(OSError):
+            name = Path(f"/proc/{number}/comm").read_text().strip()
+            sockets = {str(link.readlink()) for link in Path(f"/proc/{number}/fd").iterdir() if link.is_symlink()}
+            for table in ("tcp", "tcp6"):
+                for line in Path(f"/proc/{number}/net/{table}").read_text().splitlines()[1:]:
+                    fields = line.split()
+                    if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:  # 0A: it listens
+                        addresses.add((name, _address(fields[1].partition(":")[0])))
+    return addresses
+
+
+def _address(digits):
+    """From the words of the kernel, each of which has its bytes in the order of this machine."""
+    words = [bytes.fromhex(digits[start : start + 8]) for start in range(0, len(digits), 8)]
+    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    address = ipaddress.ip_address(packed)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def test_addresses_are_read_as_the_kernel_writes_them():
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        with socket.create_server((host, 0), family=family):
+            assert ipaddress.ip_address(host) in {address for _, address in listening_addresses(os.getpid())}
+
+
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+def test_a_local_cluster_gives_the_same_results_and_no_other_machine_can_reach_it(tmp_path):
+    pytest.importorskip("ray")
+    before, addresses = dict(os.environ), set()
+
+    def watch(state, outcome):
+        addresses.update(listening_addresses(os.getpid()))
+
+    given = suite(tmp_path)
+    state = on_cluster(given, tmp_path / "cluster", jobs=1, watch=watch)
+    assert (state.done, state.failed) == (2, {})
+    made(given, tmp_path / "here")
+    assert results(tmp_path / "cluster") == results(tmp_path / "here")
+    assert {"gcs_server", "raylet"} <= {name for name, _ in addresses}
+    assert {(name, address) for name, address in addresses if not address.is_loopback} == set()
+    assert {key: os.environ.get(key) for key in before} == before
+
+
+def test_a_ray_that_listens_elsewhere_is_ended_and_refused(monkeypatch):
+    """As a later version of Ray may, which takes its address from somewhere else."""
+    calls = []
+    ray = SimpleNamespace(
+        __version__="9.9",
+        is_initialized=lambda: False,
+        init=lambda **options: calls.append("init"),
+        shutdown=lambda: calls.append("shutdown"),
+        util=SimpleNamespace(get_node_ip_address=lambda: "192.0.2.7"),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray._private.ray_constants", SimpleNamespace(ENABLE_RAY_CLUSTER=True))
+    with pytest.raises(RuntimeError, match=r"Ray 9.9 would listen on 192.0.2.7, where other machines could reach it"):
+        Cluster("local", 1, 1)
+    assert calls == ["init", "shutdown"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+def test_a_task_that_hangs_on_a_cluster_is_ended_and_tried_again(tmp_path, faults):
+    pytest.importorskip("ray")
+    given = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])
+    lost = []
+
+    def watch(state, outcome):
+        if outcome is not None and outcome.lost:
+            lost.append(outcome.error)
+
+    state = run(given, tmp_path / "bench", lambda place: Cluster("local", 1, 1, timeout=60), watch=watch)
+    assert len(lost) == 1
+    assert "it made no progress for 60 seconds (--timeout), or its process" in lost[0]
+    assert (state.done, state.failed) == (2, {})
+
+
 @pytest.mark.slow
 def test_a_cluster_gives_the_results_of_processes(tmp_path, capsys, monkeypatch):
     pytest.importorskip("ray")
@@ -38,7 +136,7 @@ def test_a_cluster_gives_the_results_of_processes(tmp_path, capsys, monkeypatch)
     for options in ("--out", tmp_path / "here"), ("--out", tmp_path / "cluster", "--cluster", "local"):
         code, _, errors = command(capsys, monkeypatch, "bench", file, "--jobs", 2, *options)
         assert code == 0, errors
-        assert "12/12" in errors
+        assert "20/20" in errors  # twelve cells and eight looks at the test classes
     assert results(tmp_path / "cluster") == results(tmp_path / "here")
     assert not (tmp_path / "cluster" / "log.txt").exists()  # no process of our own
 

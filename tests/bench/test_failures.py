@@ -1,11 +1,15 @@
 """A cell that goes wrong is reported, stops nothing else, and is tried again; wrong input is refused before a start."""
 
+import os
+import signal
+from importlib import import_module
+
 import pytest
 
-from kinfold.bench import Bench, Processes, run
+from kinfold.bench import Bench, Interrupted, Processes, run
 from kinfold.bench.folder import BenchFolder, Cell
 from kinfold.bench.tasks import Outcome, perform
-from tests.bench.tiny import Inline, made, marks, results, suite, suite_file, tables
+from tests.bench.tiny import TWELVE, Inline, made, marks, results, suite, suite_file, tables
 from tests.cli.runs import run as command
 
 MEMORY = "out of memory: take smaller batches, or run fewer cells at a time (--jobs)"
@@ -35,6 +39,7 @@ def test_a_cell_that_raises_is_reported_and_the_others_finish(tmp_path, faults, 
 
 def test_a_worker_that_dies_is_reported_and_replaced(tmp_path, faults, capsys, monkeypatch):
     """Killed as the kernel does it where memory is short, and ended with an exit code, one after the other."""
+    monkeypatch.setattr(import_module("kinfold.bench.run"), "ATTEMPTS", 1)  # the last one is what is reported
     file = suite_file(tmp_path, method=[faulty("killed"), faulty("leaving"), GOOD])
     folder = tmp_path / "bench"
     code, output, errors = command(capsys, monkeypatch, "bench", file, "--out", folder, "--jobs", 1)
@@ -45,6 +50,115 @@ def test_a_worker_that_dies_is_reported_and_replaced(tmp_path, faults, capsys, m
     assert f"failed: runs/tiny/leaving/seed-0/fold-0: {left}" in errors
     assert "good" in output
     assert BenchFolder(folder).record("runs/tiny/good/seed-0")["error"] is None
+
+
+def test_a_cell_whose_process_is_killed_once_is_tried_again_at_once(tmp_path, faults, capsys, monkeypatch):
+    file = suite_file(tmp_path, method=[faulty("killed-once", mark=str(tmp_path / "mark"))])
+    code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--jobs", 1)
+    assert code == 0, errors
+    assert (tmp_path / "mark").exists()
+    assert "runs/tiny/killed-once/seed-0/fold-0, tried again: its process was ended by SIGKILL" in errors
+    assert "failed" not in errors
+
+
+def losing(times, part):
+    """Workers that lose tasks with this in their names so often."""
+    counts = {}
+
+    def perform_or_lose(task):
+        counts[task.name] = counts.get(task.name, 0) + (part in task.name)
+        if 0 < counts[task.name] <= times:
+            return Outcome(task.name, 0.0, "its process was ended by SIGKILL", lost=True)
+        return perform(task)
+
+    return Inline(perform_or_lose)
+
+
+def test_a_killed_worker_costs_its_method_no_trial(tmp_path):
+    """Killed in the search, in a repeat and in the test: everything is as if nobody had been killed."""
+    given = suite(tmp_path, **{**TWELVE, "seeds": [0]})
+    state, names = made(given, tmp_path / "bench", losing(2, "contrastive"))
+    assert state.failed == {}
+    assert names.count("search/tiny/contrastive/trial-0/fold-0") == 3
+    made(given, tmp_path / "alone")
+    assert results(tmp_path / "bench") == results(tmp_path / "alone")
+    completed = "completed trials of the search: contrastive 2/2, triplet 2/2"
+    bench = Bench.open(tmp_path / "bench")
+    assert completed in bench.summary().splitlines()
+    assert completed in bench.place.table.read_text().splitlines()
+
+
+def test_a_trial_that_is_lost_every_time_is_left_for_the_next_start(tmp_path):
+    given, folder = suite(tmp_path, **{**TWELVE, "seeds": [0]}), tmp_path / "bench"
+    state, names = made(given, folder, losing(3, "contrastive/trial-1"))
+    assert "was lost 3 times: its process was ended by SIGKILL" in state.failed["tiny, contrastive"]
+    assert names.count("search/tiny/contrastive/trial-1/fold-0") == 3
+    assert not [name for name in names if name.startswith("runs/tiny/contrastive")]  # not with fewer trials than others
+    bench = Bench.open(folder)
+    told = "completed trials of the search: contrastive 1/2, triplet 2/2; NOT EQUAL: compare these methods with care"
+    assert told in bench.summary().splitlines()
+    state, _ = made(given, folder)
+    assert state.failed == {}
+    made(given, tmp_path / "alone")
+    assert results(folder) == results(tmp_path / "alone")
+
+
+def test_a_trial_that_fails_by_itself_counts(tmp_path):
+    given = suite(tmp_path, **{**TWELVE, "seeds": [0]})
+
+    def fails(task):
+        return Outcome(task.name, 0.0, "no") if "contrastive/trial-0" in task.name else perform(task)
+
+    _, names = made(given, tmp_path / "bench", Inline(fails))
+    assert names.count("search/tiny/contrastive/trial-0/fold-0") == 1
+    searches = Bench.open(tmp_path / "bench").searches
+    assert (searches["tiny", "contrastive"].completed, searches["tiny", "contrastive"].failed) == (1, 1)
+    assert (searches["tiny", "triplet"].completed, searches["tiny", "triplet"].failed) == (2, 0)
+
+
+def test_a_hanging_cell_is_ended_after_the_timeout_and_tried_again(tmp_path, faults):
+    """It does not react to SIGTERM, so that it takes a SIGKILL."""
+    given = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])
+    workers, lost = [], []
+
+    def started(place):
+        workers.append(Processes(1, 1, place.log, timeout=1000, grace=0.1))
+        return workers[0]
+
+    def watch(state, outcome):
+        if outcome is not None and outcome.lost:
+            lost.append(outcome.error)
+        # short while it hangs only: on a busy machine a healthy cell may take long as well
+        workers[0].timeout = 0.25 if (tmp_path / "mark").exists() and not lost else 1000
+
+    state = run(given, tmp_path / "bench", started, watch=watch)
+    assert lost == ["it made no progress for 0.25 seconds and was ended; --timeout allows more"]
+    assert (state.done, state.failed) == (2, {})
+
+
+def test_a_bench_that_is_stopped_ends_a_worker_that_ignores_sigterm(tmp_path, faults):
+    given = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])
+    workers = []
+
+    def started(place):
+        workers.append(Processes(1, 1, place.log, grace=0.5))
+        return workers[0]
+
+    def watch(state, outcome):
+        if (tmp_path / "mark").exists():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(given, tmp_path / "bench", started, watch=watch)
+    assert not [*(tmp_path / "bench" / "records").rglob("*.json")]  # neither done nor failed
+    state, _ = made(given, tmp_path / "bench")
+    assert (state.done, state.failed) == (2, {})
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_timeout_that_is_none_is_refused(tmp_path, timeout):
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0"):
+        Processes(1, 1, tmp_path / "log.txt", timeout=timeout)
 
 
 def test_only_what_failed_is_tried_again(tmp_path):

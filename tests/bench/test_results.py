@@ -11,6 +11,8 @@ import pytest
 from kinfold.bench import Bench, State
 from kinfold.bench.results import COLUMNS, repeat
 from kinfold.protocols.statistics import interval
+from kinfold.report.content import collect
+from kinfold.report.figures import tables
 from kinfold.training import Run
 from kinfold.training.parsing import combined
 from tests.bench.tiny import TWELVE, Inline, made, suite
@@ -183,6 +185,95 @@ def test_selection_on_the_test_classes_is_marked_everywhere(tmp_path):
     assert bench.inflated
     assert all(row["inflated"] for row in bench.rows)
     assert "INFLATED: steps chosen on the test classes" in bench.place.table.read_text()
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory):
+    """Two methods that train and one that cannot, so that all of its runs select the start."""
+    folder = tmp_path_factory.mktemp("untrained")
+    methods = [
+        {"name": "contrastive", "evaluation": {"selection": "last"}},
+        {"name": "triplet", "loss": {"name": "triplet"}, "evaluation": {"selection": "last"}},
+        {"name": "still", "optimizer": {"lr": 0.0}},
+    ]
+    made(suite(folder, method=methods, seeds=[0, 1, 2]), folder / "bench")
+    return Bench.open(folder / "bench")
+
+
+WHY = "3 of 3 repeats selected the start: compared with no method"
+
+
+def test_a_method_that_never_trained_is_marked_and_compared_with_none(untrained):
+    assert untrained.untrained("tiny") == {"still": WHY}
+    found = untrained.compared("tiny", "separated")
+    assert len(found.rows) == 3  # all count in the correction
+    assert [row.first for row in found.rows if row.p == row.p] == ["contrastive"]
+    assert not found.told_apart("contrastive", "still")
+    assert found.leader != "still"
+    for style in ("text", "markdown"):
+        assert WHY in untrained.table("tiny", "separated", style)
+        compared = untrained.comparisons("tiny", "separated", style)
+        assert "still - " not in compared
+        assert " - still" not in compared
+        assert f"not compared: still: {WHY}" in compared
+    assert WHY in untrained.place.table.read_text()
+
+
+def test_tables_show_the_start_and_the_gain_over_it(untrained):
+    for method in ("contrastive", "still"):
+        values, starts, gains = (
+            [*untrained.values("tiny", "separated", "map@r", column)[method].values()]
+            for column in ("value", "start", "gain")
+        )
+        assert gains == [value - start for value, start in zip(values, starts, strict=True)]
+        gain = interval(gains)
+        row = next(line for line in untrained.table("tiny", "separated").splitlines() if f"│ {method} " in line)
+        assert f"{100 * interval(starts).mean:.1f} " in row
+        assert f"{100 * gain.mean:+.1f} ± {100 * gain.half_width:.1f}" in row
+    heading = untrained.table("tiny", "separated", "markdown").splitlines()[2]
+    assert heading.endswith("| map@r, % | start | gain, percentage points |")
+
+
+def test_every_export_marks_a_selected_start(untrained, capsys, monkeypatch):
+    with open(untrained.place.results, newline="") as file:
+        text = [*csv.DictReader(file)]
+    rows = pyarrow.parquet.read_table(untrained.place.parquet).to_pylist()
+    assert rows == untrained.rows
+    for written, row in zip(text, rows, strict=True):
+        assert row["selected_start"] is (row["method"] == "still")
+        assert written["selected_start"] == ("true" if row["method"] == "still" else "false")
+        if row["result"] != "train":
+            assert float(written["start"]) == row["start"]
+            assert float(written["gain"]) == row["value"] - row["start"]
+    _, output, _ = command(capsys, monkeypatch, "bench", "--resume", untrained.place.path, "--json", "--jobs", 1)
+    entry = json.loads(output)["results"][1]
+    assert entry["not_compared"] == {"still": WHY}
+    assert entry["methods"]["still"]["gain"]["mean"] == 0.0
+    assert entry["methods"]["triplet"]["start"] == entry["methods"]["contrastive"]["start"] is not None
+
+
+def test_the_report_marks_a_selected_start_and_compares_it_with_none(untrained, tmp_path):
+    content = collect(untrained.place.path, 10)
+    (table,) = content["tables"]
+    assert f"not compared: still: {WHY}" in table["notes"]
+    assert any("still, seed 2: the start was selected" in line for line in content["missing"])
+    cells = {row["method"]: row["cells"]["map@r"] for row in table["rows"]}
+    assert cells["still"]["note"] == WHY
+    assert cells["still"]["gain"] == 0.0
+    assert cells["triplet"]["gain"] == pytest.approx(cells["triplet"]["mean"] - cells["triplet"]["start"])
+    assert {(row["first"], row["second"]) for row in table["comparisons"]} == {("contrastive", "triplet")}
+    written = {kind: text for _, texts in tables(content) for kind, text in texts.items() if "start" in text}
+    for kind in ("md", "tex"):
+        assert "repeats selected the start" in written[kind]
+        assert "gain, percentage points" in written[kind]
+
+
+def test_a_repeat_of_which_some_folds_selected_the_start_says_how_many(bench, monkeypatch):
+    rows = [{**row, "selected_start": (row["fold"], row["seed"]) == (1, 0)} for row in bench.rows]
+    some = replace(bench)
+    some.__dict__["rows"] = rows
+    assert some.untrained("tiny") == {}
+    assert "1 of 8 runs selected the start" in some.table("tiny", "separated")
 
 
 def test_what_is_there_so_far_can_be_read(tmp_path):

@@ -9,7 +9,9 @@ from kinfold.bench.courses import study
 from kinfold.bench.folder import BenchFolder
 from kinfold.bench.suite import SEARCH_SEED
 from kinfold.bench.tasks import Outcome, perform
+from kinfold.documents import write_result
 from kinfold.training import Run
+from kinfold.training.folder import RunFolder
 from tests.bench.tiny import SPACE, TWELVE, Inline, made, results, suite
 
 ONE = [{"name": "contrastive", "search": SPACE}]
@@ -86,9 +88,9 @@ def test_a_trial_without_a_number_in_one_fold_has_failed(tmp_path):
     def undefined(task):
         outcome = perform(task)
         if task.name.endswith("trial-1/fold-2"):
-            scores = json.loads((task.folder / "scores.json").read_text())
+            scores = RunFolder(task.folder).read_scores()
             scores["validation"]["map@r"] = None
-            (task.folder / "scores.json").write_text(json.dumps(scores))
+            write_result(task.folder / "scores.json", scores)
         return outcome
 
     made(given, tmp_path / "bench", Inline(undefined))

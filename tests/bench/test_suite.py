@@ -64,7 +64,7 @@ def test_base_data_and_method_lie_on_top_of_each_other_each_above_its_recipe(tmp
     first, second = (found.configuration("tiny", name) for name in "ab")
     assert (first.loss.name, first.loss.options) == ("triplet", {"margin": 0.7})
     assert (first.optimizer.lr, first.optimizer.clip, first.optimizer.weight_decay) == (0.125, 2.0, 0.0625)
-    assert first.optimizer.loss_lr == 5e-4  # of the recipe `features`
+    assert first.optimizer.proxy_factor == 100.0  # of the recipe `features`
     assert (first.training.steps, second.training.steps) == (2, 3)
 
 
@@ -119,6 +119,15 @@ def test_a_dry_run_shows_the_cells_and_makes_nothing(tmp_path, capsys, monkeypat
     ]
     code, output, _ = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--dry-run")
     assert "# tiny, triplet: 6 runs, 2 trials of a search" in output
+    assert not (tmp_path / "bench").exists()
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_misspelled_option_of_a_method_is_named_before_anything_is_begun(options, tmp_path, capsys, monkeypatch):
+    file = suite_file(tmp_path, method=[{"name": "wrong", "loss": {"name": "triplet", "marign": 0.1}}])
+    code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", *options)
+    assert code == 2
+    assert "wrong on tiny: 'triplet' has no option 'marign' (did you mean 'margin'?)" in errors
     assert not (tmp_path / "bench").exists()
 
 

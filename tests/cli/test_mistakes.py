@@ -75,12 +75,20 @@ def desk(tmp_path, monkeypatch):
             ["train", "features", "--root", "rows.npz", "--loss", "proxy-anchor", "--set", "miner.name=semihard"],
             "there is nothing to mine; leave the miner out (in a recipe: --set miner.name=none)",
         ),
+        (["train", "features", "--dry-run", "--set", "loss.marign=1"], "no option 'marign' (did you mean 'mar"),
+        (["train", "images", "--dry-run", "--set", "data.pipeline=studdy"], "(did you mean 'study'?)"),
+        (
+            ["train", "features", "--root", "rows.npz", "--set", "data.validation=0"],
+            "do without: --set evaluation.selection=last --set evaluation.patience=none",
+        ),
+        (["train", "features", "--root", "rows.npz", "--from", "empty"], "empty is not the folder of a run"),
+        (["train", "--resume", "RUN", "--from", "RUN"], "To begin a new run from its weights: kinfold train RECIPE"),
         (["train", "features", "--root", "singles.npz"], "no class that was held out has two items"),
         (
             ["train", "features", "--root", "singles.npz", *LAST],
             "every class has one item only, and 'margin' learns from items of one class",
         ),
-        (["train", "features", "--root", "rows.npz", *LAST[:2]], "leave it out with --set evaluation.patience=none"),
+        (["train", "features", "--root", "rows.npz", *LAST[:2]], "do without: --set evaluation.patience=none"),
         (["train"], "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "),
         (["train", "--set", "training.steps=5"], "say what to train on"),
         (["train", "features", "--root", "rows.npz", "--set", "training.device=cuda:7"], "the device 'cuda:7' cannot"),
@@ -186,7 +194,9 @@ def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys
     given = ["train", "features", "--root", "rows.npz", "--loss", loss, "--set", "training.steps=2", "--out", "r"]
     code, _, errors = run(capsys, monkeypatch, *given)
     assert code == 0, errors
-    assert "[miner]" not in (desk / "r" / "configuration.toml").read_text()
+    written = (desk / "r" / "configuration.toml").read_text()
+    assert "distance-weighted" not in written
+    assert ("[miner]" in written) == (loss == "lifted")  # which has a usual one of its own
 
 
 @pytest.mark.parametrize(("miner", "written"), [("semihard", True), ("none", False)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kinfold.documents import SHA256
 from kinfold.models import create
 from kinfold.recipes import papers
 from kinfold.training.parsing import read
@@ -83,6 +84,7 @@ def test_a_row_runs_at_small_scale_and_stands_beside_the_published_number(capsys
     assert "small scale: model.backbone: bn-inception -> features" in out
     assert "caveats:" in out
     kept = json.loads((tmp_path / "out" / "cub" / "published.json").read_text())
+    assert SHA256.fullmatch(kept.pop("sha256"))
     assert f"{100 * kept['rows'][0]['ours']['recall@1']['mean']:.1f}" == cells[0]
     assert "67.4" in (tmp_path / "out" / "cub" / "published.md").read_text()
     # once more: everything is done already, and the numbers are the same
@@ -129,6 +131,7 @@ def test_a_failed_row_is_told_and_the_exit_code_says_so(capsys, monkeypatch, fea
         (["dro/table1", "--root", "nowhere"], "there is no folder nowhere"),
         (["dro/table1", "--steps", "5"], "--steps is for --scale small"),
         (["dro/table1", "--scale", "small", "--features", "no.npz"], "there is no file no.npz"),
+        (["revisiting/figure8", "--trials", "3"], "--trials 3: none of these rows says what its authors tuned"),
         (["revisiting/toy-diagonal", "dro/runtime", "--data", "cub"], "none of these tables is on cub"),
     ],
 )

@@ -14,7 +14,7 @@ from PIL import Image
 
 from kinfold.report.grid import RIGHT, WRONG
 from kinfold.training import Run, train
-from kinfold.training.state import read_state, write_state
+from kinfold.training.folder import RunFolder
 from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, picture_run, run
 
 
@@ -167,27 +167,42 @@ def test_the_gallery_is_embedded_once_and_anew_when_weights_or_pictures_change(t
     assert found_in(capsys, monkeypatch, own, "#3") == first
     assert len(embedded) == 1
     (kept,) = (own / "cache").iterdir()
-    assert kept.name.startswith("embeddings-test-")
+    assert kept.name == "embeddings-test.safetensors"
 
-    # a damaged file is made anew
-    kept.write_bytes(kept.read_bytes()[:100])
+    # a damaged file is made anew, be it cut or of one bit
+    content = kept.read_bytes()
+    kept.write_bytes(content[:100])
     assert found_in(capsys, monkeypatch, own, "#3") == first
     assert len(embedded) == 2
+    kept.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert found_in(capsys, monkeypatch, own, "#3") == first
+    assert len(embedded) == 3
 
     # another picture under the same name
     changed = Path(first["neighbours"][0]["file"])
     Image.new("L", (28, 28), 200).save(changed)
     assert found_in(capsys, monkeypatch, own, "#3")["neighbours"][0]["file"] != str(changed)
-    assert len(embedded) == 3
-
-    # other weights: another file, and the old one goes
-    state = read_state(own / "model.safetensors")
-    state["model"] = {key: value * 1.5 if value.is_floating_point() else value for key, value in state["model"].items()}
-    write_state(own / "model.safetensors", state)
-    found_in(capsys, monkeypatch, own, "#3")
     assert len(embedded) == 4
-    (now,) = (own / "cache").iterdir()
-    assert now.name != kept.name
+
+    # other weights take the place of the old ones
+    place = RunFolder(own)
+    state = place.weights(place.model)
+    weights = {key: value * 1.5 if value.is_floating_point() else value for key, value in state["model"].items()}
+    place.finish(state["step"], weights, place.read_scores())
+    found_in(capsys, monkeypatch, own, "#3")
+    assert len(embedded) == 5
+    assert [*(own / "cache").iterdir()] == [kept]
+
+
+@pytest.mark.parametrize("name", ["cache", "cache/embeddings-test.safetensors"])
+def test_the_gallery_is_not_kept_behind_a_link(name, own_run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "victim").mkdir()
+    (own_run / name).parent.mkdir(exist_ok=True)
+    os.symlink(tmp_path / "victim" / ("" if name == "cache" else "file"), own_run / name)
+    code, _, errors = run(capsys, monkeypatch, "search", own_run, "#3", "--json")
+    assert code == 2
+    assert f"{own_run / name} is a symbolic link" in errors
+    assert not [*(tmp_path / "victim").iterdir()]
 
 
 def test_a_run_that_cannot_be_written_to_is_searched_all_the_same(own_run, capsys, monkeypatch):

@@ -140,6 +140,27 @@ def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_p
     assert not [*tmp_path.iterdir()]
 
 
+def test_dry_run_of_a_resumed_run_prints_its_configuration_and_trains_nothing(run, tmp_path, capsys, monkeypatch):
+    folder, _ = run
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    code, shown, _ = typed(capsys, monkeypatch, "train", "--resume", folder, "--dry-run")
+    assert code == 0
+    assert shown == (folder / "configuration.toml").read_text()
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_run_starts_from_the_weights_of_another(run, recipe, tmp_path, capsys, monkeypatch):
+    """Without a step its scores are those of the run it started from."""
+    folder, _ = run
+    out = tmp_path / "second"
+    wide = ["--set", "training.steps=0", "--set", "evaluation.selection=last", "--set", "data.validation=0.2"]
+    code, _, errors = typed(capsys, monkeypatch, "train", recipe, "--from", folder, "--out", out, *wide)
+    assert code == 0, errors
+    scores = [json.loads((where / "scores.json").read_text()) for where in (folder, out)]
+    assert scores[1]["test"] == scores[0]["test"]
+    assert json.loads((out / "environment.json").read_text())["start"]["run"] == str(folder)
+
+
 def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
     for number in (1, 2):
         done = kinfold("train", recipe, "--set", "training.steps=1", cwd=tmp_path)

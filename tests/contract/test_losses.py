@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 import warnings
 
@@ -56,6 +57,39 @@ def test_odd_batches_give_a_finite_value_and_gradient(name, case):
     value, slope = gradient(make(name), x, y)
     assert value.shape == ()
     assert is_finite(value, slope)
+
+
+def spoiled(x, value, part):
+    rows = x.clone()
+    rows[{"entry": (3, 2), "row": 3, "all": slice(None)}[part]] = value
+    return rows
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("part", ["entry", "row", "all"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_embeddings_that_are_not_finite_give_nan_and_no_other_error(name, part, value):
+    loss, bad = make(name), spoiled(X, value, part)
+    assert gradient(loss, bad, Y)[0].isnan()
+    assert loss(bad[:4], torch.tensor([0, 1, 2, 3])).isnan()  # where no pair looks at them either
+    if loss.kind != "batch":
+        assert bool(make(name, reduction="none")(bad, Y).isnan().all())
+    if loss.has_pair_weights:
+        assert bool(loss.pair_weights(bad, Y).isnan().all())
+    if loss.proxies is not None:
+        with torch.no_grad():
+            loss.proxies[1] = value
+        assert loss(X, Y).isnan()
+        return
+    assert loss(X, Y, ref_embeddings=bad, ref_labels=Y).isnan()
+    assert loss(bad, Y, ref_embeddings=X, ref_labels=Y).isnan()
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_nan_is_found_without_reading_a_value_off_the_device(name):
+    """Inside vmap no value can be read, so a value that is NaN there was computed by tensors alone."""
+    values = torch.func.vmap(make(name), in_dims=(0, None))(torch.stack([X, spoiled(X, math.nan, "entry")]), Y)
+    assert values.isnan().tolist() == [False, True]
 
 
 @pytest.mark.parametrize("name", ON_PAIRS)
@@ -346,3 +380,14 @@ def test_the_documentation_is_there(name):
     module = __import__(kind.__module__, fromlist=["x"])
     assert module.__doc__
     assert ">>>" in "".join(v.__doc__ or "" for v in vars(module).values() if callable(v))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_labels_beside_a_relation_are_refused_where_they_would_be_ignored(name):
+    width = torch.arange(NUM_CLASSES) if has_proxies(name) else Y
+    relation = Y[:, None] == width
+    if make(name).uses_labels:
+        assert make(name)(X, Y, relation=relation).isfinite()
+        return
+    with pytest.raises(ValueError, match=r"relation= and would ignore labels: give one"):
+        make(name)(X, Y, relation=relation)

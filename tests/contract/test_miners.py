@@ -1,6 +1,7 @@
 """What every registered miner must do."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 import kinfold
 from kinfold.miners import miner
 from kinfold.pairs import Relation, Triplets
-from tests.contract.test_losses import ODD_BATCHES
+from tests.contract.test_losses import ODD_BATCHES, spoiled
 from tests.problems import batch, generator
 
 MINERS = kinfold.list("miners")
@@ -43,6 +44,20 @@ def check(found, relation: Relation):
 def test_odd_batches(name, case):
     x, y = ODD_BATCHES[case]
     check(kinfold.miners.create(name)(x, y), Relation.from_labels(y))
+
+
+@pytest.mark.parametrize("name", MINERS)
+@pytest.mark.parametrize("part", ["entry", "row", "all"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_embeddings_that_are_not_finite_are_mined_without_an_error_and_the_loss_is_nan(name, part, value):
+    bad = spoiled(X, value, part)
+    selection = kinfold.miners.create(name)(bad, Y)
+    check(selection, Relation.from_labels(Y))
+    loss = kinfold.losses.create("contrastive")
+    assert loss(bad, Y, tuples=selection).isnan()
+    against = kinfold.miners.create(name)(X, Y, ref_embeddings=bad, ref_labels=Y)
+    check(against, Relation.from_labels(Y, Y))
+    assert loss(X, Y, ref_embeddings=bad, ref_labels=Y, tuples=against).isnan()
 
 
 @pytest.mark.parametrize("name", MINERS)
@@ -123,6 +138,8 @@ def test_wrong_input(name):
         miner(X, Y[1:])
     with pytest.raises(ValueError, match="boolean"):
         miner(X, relation=torch.full((len(X), len(X)), 0.5))
+    with pytest.raises(ValueError, match="give one of them"):
+        miner(X, Y, relation=Y[:, None] == Y)
 
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
@@ -167,7 +184,7 @@ def test_large_batches_are_mined_by_blocks_of_rows(name, monkeypatch):
     monkeypatch.setattr(miner, "BLOCK_PAIRS", 1)
     found = kinfold.miners.create(name)(x, y)
     check(found, Relation.from_labels(y))
-    if name in ("all", "multi-similarity", "semihard-pairs", "hard"):
+    if name in ("all", "multi-similarity", "semihard-band", "hard"):
         assert same(found, whole)
     elif isinstance(found, Triplets) and name != "random":
         assert torch.equal(found.valid, whole.valid)

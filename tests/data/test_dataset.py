@@ -97,3 +97,12 @@ def test_load_names_the_nearest_data_set_and_option(tmp_path):
         kinfold.data.load("cubs", tmp_path)
     with pytest.raises(ValueError, match=r"'cub' has no option 'box' \(did you mean 'boxes'"):
         kinfold.data.load("cub", tmp_path, box=True)
+
+
+def test_the_text_of_a_data_set_is_short_however_many_classes_it_has():
+    names = [f"class {number}" for number in range(5000)]
+    dataset = make("many", Rows(np.zeros((5000, 2))), names, ["train"] * 4000 + ["test"] * 1000)
+    assert repr(dataset) == (
+        "<Dataset 'many': 5,000 items (4,000 train, 1,000 test), 5,000 classes ('class 0', 'class 1', 'class 10', ...)>"
+    )
+    assert "\x1b" not in repr(make("odd", Rows(np.zeros((1, 2))), ["\x1b[31m"], ["train"]))

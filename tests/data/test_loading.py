@@ -93,6 +93,27 @@ def test_an_epoch_goes_on_after_the_batches_that_were_seen(pictures):
         assert same(rest, whole[3:])
 
 
+@pytest.mark.parametrize("kind", ["shuffled", "sampled"])
+@pytest.mark.parametrize("transform", [RandomResizedCrop(8), None], ids=["augmented", "rows"])
+def test_every_iteration_is_a_new_epoch(pictures, kind, transform):
+    if transform is None:
+        pictures = make("rows", Rows(np.arange(20.0).reshape(10, 2)), pictures.labels, ["train"] * 10)
+
+    def made():
+        if kind == "shuffled":
+            return Batches(pictures, transform=transform, batch_size=4, shuffle=True)
+        sampler = samplers.create("spc", pictures.labels, batch_size=6, per_class=2)
+        return Batches(pictures, transform=transform, batch_sampler=sampler)
+
+    batches = made()
+    epochs = [[tuple(batch) for batch in batches] for _ in range(3)]
+    assert not same(epochs[0], epochs[1])
+    assert all(same(epoch, tensors(made(), number)) for number, epoch in enumerate(epochs))
+    batches.set_epoch(6, start=1)
+    assert same([tuple(batch) for batch in batches], tensors(made(), 6)[1:])
+    assert same([tuple(batch) for batch in batches], tensors(made(), 7)), "which leaves out nothing"
+
+
 def test_nothing_touches_the_global_generator(pictures):
     before = torch.get_rng_state()
     for workers in (0, 1):

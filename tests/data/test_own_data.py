@@ -1,9 +1,15 @@
 """Folders, tables and feature files of one's own."""
 
+import io
+import json
+
 import numpy as np
 import pytest
+from PIL import Image
 
+from kinfold.data import Batches, ImageError, Warp
 from kinfold.data.features import features
+from kinfold.data.fingerprint import fingerprint
 from kinfold.data.folder import folder
 from kinfold.data.images import decode
 from kinfold.data.table import table
@@ -142,6 +148,92 @@ def test_parquet_tables_and_features(tmp_path):
     words(tmp_path / "cut.parquet", "PAR1")
     with pytest.raises(ValueError, match="not a readable Parquet file"):
         table(tmp_path / "cut.parquet")
+
+
+def encoded(color):
+    file = io.BytesIO()
+    Image.new("RGB", (12, 8), color).save(file, "PNG")
+    return file.getvalue()
+
+
+def hugging_face_file(path, **more):
+    """A Parquet file as Hugging Face's library writes one: structs of bytes and path, numbered classes with names."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    images = [{"bytes": encoded(color), "path": f"{color}.png"} for color in ("red", "green", "blue", "gray")]
+    about = {"info": {"features": {"label": {"names": ["wren", "jay"], "_type": "ClassLabel"}}}}
+    made = pyarrow.table({"image": images, "label": [1, 0, 0, 1], **more})
+    parquet.write_table(made.replace_schema_metadata({"huggingface": json.dumps(about)}), path, row_group_size=2)
+    return path
+
+
+def test_images_inside_a_parquet_file_are_read_as_images(tmp_path):
+    path = hugging_face_file(tmp_path / "train.parquet", box=[None, [2, 1, 8, 6], None, None])
+    dataset = table(path, split="test")
+    assert dataset.classes == ("jay", "wren")
+    assert [dataset.classes[label] for label in dataset.labels] == ["jay", "wren", "wren", "jay"]
+    assert decode(dataset.items[0]).getpixel((0, 0)) == (255, 0, 0)
+    assert decode(dataset.items[1]).size == (6, 5)
+    part = dataset.where(dataset.labels == 1)
+    assert decode(part.items[1]).getpixel((0, 0)) == (0, 0, 255)
+    assert next(iter(Batches(part, Warp(4)))).images.shape == (2, 3, 4, 4)
+    assert next(iter(Batches(part, Warp(4), workers=1))).images.shape == (2, 3, 4, 4)
+    assert fingerprint(part) != fingerprint(dataset)
+    with pytest.raises(ValueError, match="holds the images itself, in 'image': leave images= out"):
+        table(path, images=tmp_path)
+
+
+def test_a_column_of_bytes_is_a_column_of_images_under_any_name(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = {"photo": [encoded("red"), b"broken"], "label": ["a", "b"], "more": [{"x": 1}, {"x": 2}]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "items.parquet")
+    with pytest.raises(ValueError, match=r"no column 'path'.* it has label, more, photo.*columns={'image'"):
+        table(tmp_path / "items.parquet")
+    dataset = table(tmp_path / "items.parquet", columns={"image": "photo"})
+    assert decode(dataset.items[0]).size == (12, 8)
+    with pytest.raises(ImageError, match=r"items.parquet row 2: the image is not an image in one of the formats"):
+        decode(dataset.items[1])
+    with pytest.raises(ValueError, match="'label' holds no bytes of images; columns that do: photo"):
+        table(tmp_path / "items.parquet", columns={"image": "label"})
+    with pytest.raises(ValueError, match="'more' holds Python objects or nested values"):
+        table(tmp_path / "items.parquet", columns={"image": "photo", "coarse": "more"})
+    with pytest.raises(ValueError, match="'photo' holds the bytes of images, not numbers or text"):
+        features(tmp_path / "items.parquet", columns={"embedding": "photo"})
+
+
+def test_structs_without_bytes_are_paths_and_a_mixture_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    picture(tmp_path / "a.png", 1)
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    named, whole = {"bytes": None, "path": "a.png"}, {"bytes": encoded("red"), "path": None}
+    for name, cells in (("paths", [named, named]), ("mixed", [whole, named]), ("empty", [whole, None])):
+        rows = {"image": pyarrow.array(cells, kind), "label": ["a", "b"]}
+        parquet.write_table(pyarrow.table(rows), tmp_path / f"{name}.parquet")
+    assert decode(table(tmp_path / "paths.parquet").items[1]).size == (12, 8)
+    for name in ("mixed", "empty"):
+        with pytest.raises(ValueError, match=rf"{name}.parquet row 2: image has no bytes"):
+            table(tmp_path / f"{name}.parquet")
+
+
+@pytest.mark.parametrize("note", ["[" * 100_000, "{}", '{"info": 3}', "not JSON"])
+def test_a_strange_note_about_class_names_is_left_alone(tmp_path, note):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = pyarrow.table({"path": ["a.png"], "label": [0]}).replace_schema_metadata({"huggingface": note})
+    parquet.write_table(made, tmp_path / "items.parquet")
+    assert table(tmp_path / "items.parquet").classes == ("0",)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    words(tmp_path / "items.csv", "path,label, label", "a.png,x,y")
+    with pytest.raises(
+        ValueError, match=r"items.csv has two columns 'label', at positions 2 and 3; rename or remove one"
+    ):
+        table(tmp_path / "items.csv")
+    words(tmp_path / "blank.csv", "path,label,,", "a.png,x,,")
+    assert table(tmp_path / "blank.csv").classes == ("x",)
 
 
 def test_features_of_an_npz_with_usual_names(tmp_path):

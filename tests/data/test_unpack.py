@@ -1,3 +1,4 @@
+import importlib
 import io
 import stat
 import tarfile
@@ -134,3 +135,69 @@ def test_broken_and_foreign_archives_are_explained(tmp_path):
     archive.write_bytes(archive.read_bytes()[:-300])
     with pytest.raises(ValueError, match="cut short or corrupt"):
         unpack(archive, tmp_path / "out")
+
+
+def zeros(path, size, kind):
+    """An archive with one file of zeros, a thousand times smaller than that."""
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened, opened.open("zeros.bin", "w") as file:
+            for _ in range(size >> 20):
+                file.write(bytes(1 << 20))
+        return path
+    member = entry("zeros.bin")
+    member.size = size
+    with tarfile.open(path, f"w:{kind}") as tape, open("/dev/zero", "rb") as source:
+        tape.addfile(member, source)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "gz", "bz2", "xz"])
+def test_an_archive_that_grows_a_thousand_times_is_refused_before_anything_is_written(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("kinfold.data.unpack"), "ALWAYS_ALLOWED", 1 << 20)
+    archive = zeros(tmp_path / "bomb", 16 << 20, kind)
+    with pytest.raises(ValueError, match=r"bomb is refused: its [0-9,]+ bytes unpack to more than .*limit=BYTES"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    unpack(archive, tmp_path / "out", limit=17 << 20)
+    assert (tmp_path / "out" / "zeros.bin").stat().st_size == 16 << 20
+
+
+def test_a_megabyte_that_unpacks_to_a_gigabyte_is_refused_by_default(tmp_path):
+    archive = tmp_path / "bomb.zip"
+    block = zeros(tmp_path / "block.zip", 1 << 20, "zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "block.zip") as opened:
+        (known,) = opened.infolist()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+        for number in range(1024):
+            info = zipfile.ZipInfo(f"{number}.bin")
+            info.compress_type = zipfile.ZIP_DEFLATED
+            opened.writestr(info, bytes(1 << 20) if number == 0 else b"")
+        for info in opened.infolist()[1:]:  # as many more of the same, without the time that it takes to write them
+            info.file_size, info.compress_size, info.CRC = known.file_size, known.compress_size, known.CRC
+            info.header_offset = opened.infolist()[0].header_offset
+    assert archive.stat().st_size < len(block) + (1 << 20)
+    with pytest.raises(ValueError, match="unpack to more than 268,435,456"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_copies_of_links_and_empty_entries_count(tmp_path):
+    links = [(entry(f"{number}.bin", tarfile.SYMTYPE, "wren.bin"), b"") for number in range(100)]
+    archive = tar_with(tmp_path / "links.tar", (entry("wren.bin"), bytes(10_000)), *links)
+    with pytest.raises(ValueError, match="unpack to more than 500,000"):
+        unpack(archive, tmp_path / "out", limit=500_000)
+    empty = [(entry(f"{number}.txt"), b"") for number in range(1000)]
+    archive = tar_with(tmp_path / "empty.tar", *empty)
+    with pytest.raises(ValueError, match="unpack to more than 500,000"):
+        unpack(archive, tmp_path / "out", limit=500_000)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_huge_header_is_not_read_into_memory(tmp_path):
+    header = entry("long", tarfile.XHDTYPE)
+    header.size = 20 << 20
+    with tarfile.open(tmp_path / "header.tgz", "w:gz") as tape, open("/dev/zero", "rb") as source:
+        tape.addfile(header, source)
+    with pytest.raises(ValueError, match=r"header.tgz is refused: it has a header of 20,971,520 bytes"):
+        unpack(tmp_path / "header.tgz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import kinfold
-from kinfold.learner.settings import USUAL_MINERS
+from kinfold.training.usual import USUAL_MINERS
 
 from .problems import blobs, hidden_classes
 
@@ -90,15 +90,17 @@ def test_every_miner_works_with_a_loss_that_takes_it(miner):
     assert np.isfinite(learner.loss_curve_).all()
 
 
-def test_auto_mines_for_the_margin_loss_and_for_no_other():
-    assert USUAL_MINERS == {"margin": "distance-weighted"}
+def test_auto_mines_for_the_losses_that_need_it_and_for_no_other():
+    by_distance, hard = {"margin", "contrastive"}, {"lifted", "generalized-lifted", "hap2s", "nt-xent", "supcon"}
+    assert dict.fromkeys(by_distance, "distance-weighted") | dict.fromkeys(hard, "multi-similarity") == USUAL_MINERS
     rows, labels = blobs()
     curves = {}
-    for loss in ("margin", "triplet"):
+    for loss in ("margin", "contrastive", "triplet"):
         for miner in ("auto", "distance-weighted", None):
             learner = kinfold.MetricLearner(loss=loss, miner=miner, steps=5).fit(rows, labels)
             curves[loss, miner] = learner.loss_curve_
     assert curves["margin", "auto"] == curves["margin", "distance-weighted"] != curves["margin", None]
+    assert curves["contrastive", "auto"] == curves["contrastive", "distance-weighted"] != curves["contrastive", None]
     assert curves["triplet", "auto"] == curves["triplet", None] != curves["triplet", "distance-weighted"]
 
 

@@ -76,3 +76,57 @@ def test_proxy_losses(name, options, build):
         else:
             ours.proxies.copy_(theirs.W.T)
     torch.testing.assert_close(gradient(ours, X, Y), peer_gradient(theirs), rtol=1e-6, atol=1e-8)
+
+
+miners = pytest.importorskip("pytorch_metric_learning.miners")
+R = torch.randn(18, DIM, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+Z = torch.arange(18) // 3
+TRIPLET_MINERS = [
+    lambda: miners.TripletMarginMiner(margin=0.2, type_of_triplets="all"),
+    lambda: miners.TripletMarginMiner(margin=0.1, type_of_triplets="semihard"),
+    lambda: miners.DistanceWeightedMiner(),
+]
+PAIR_MINERS = [
+    lambda: miners.MultiSimilarityMiner(epsilon=0.1),
+    lambda: miners.PairMarginMiner(pos_margin=0.2, neg_margin=0.8),
+    lambda: miners.BatchEasyHardMiner(),
+    lambda: miners.HDCMiner(),
+]
+ON_TRIPLETS = [case for case in PAIRS if case[0] in ("contrastive", "triplet")]
+# the losses whose mean is theirs also where a miner leaves some anchors more pairs than others
+ON_MINED_PAIRS = [case for case in PAIRS if case[0] in ("contrastive", "triplet", "multi-similarity")]
+
+
+def with_tuples(loss, tuples, ours, reference):
+    leaf, references = X.clone().requires_grad_(), R.clone().requires_grad_()
+    if ours:
+        given = {"ref_embeddings": references, "ref_labels": Z} if reference else {}
+        value = loss(leaf, Y, tuples=tuples, **given)
+    else:
+        given = {"ref_emb": references, "ref_labels": Z} if reference else {}
+        value = loss(leaf, Y, tuples, **given)
+    value.backward()
+    return [value.detach(), leaf.grad, *([references.grad] if reference else [])]
+
+
+def same_with_tuples(case, miner, reference):
+    name, options, build = case
+    torch.manual_seed(0)  # theirs draw from the global generator
+    tuples = miner()(X, Y, R, Z) if reference else miner()(X, Y)
+    assert all(len(entry) for entry in tuples)
+    ours = with_tuples(make(name, **options), tuples, True, reference)
+    torch.testing.assert_close(ours, with_tuples(build(), tuples, False, reference), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["batch", "reference set"])
+@pytest.mark.parametrize("miner", TRIPLET_MINERS)
+@pytest.mark.parametrize("case", ON_TRIPLETS, ids=lambda case: case[0])
+def test_its_triplets_are_taken_as_they_are(case, miner, reference):
+    same_with_tuples(case, miner, reference)
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["batch", "reference set"])
+@pytest.mark.parametrize("miner", PAIR_MINERS)
+@pytest.mark.parametrize("case", ON_MINED_PAIRS, ids=lambda case: case[0])
+def test_its_pairs_are_taken_as_they_are(case, miner, reference):
+    same_with_tuples(case, miner, reference)

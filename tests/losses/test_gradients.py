@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from kinfold.pairs import Relation
+from kinfold.pairs import Quadruplets, Relation
 from tests.losses.test_values import PAIR_CASES, PROXY_CASES, TRIPLET_CASES, ids
-from tests.problems import all_triplets_of, batch, make
+from tests.problems import LOSSES, all_triplets_of, batch, make
 
 # weights that a loss holds fixed on purpose make its gradient differ from that of its value
 FROZEN = {"hap2s", "circle"}
+ROBUST = [name for name in LOSSES if name.startswith("dro-")]
 
 
 @pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in FROZEN], ids=ids)
@@ -46,6 +47,36 @@ def test_gradient_of_triplets(name, options):
     loss = make(name, **options).double()
     triplets = all_triplets_of(Relation.from_labels(y), limit=30)
     assert gradcheck(lambda e: loss(e, y, tuples=triplets), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"squared": True}], ids=ids)
+def test_gradient_of_quadruplets(options):
+    x, y = batch(17, dim=4, sizes=(3, 2, 2))
+    index = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 0], [2, 3, 0, 5], [6, 0, 1, 4]])
+    some = torch.ones(4, dtype=torch.bool)
+    tuples = Quadruplets(*index.T.contiguous(), some, some)
+    loss = make("quadruplet", **options).double()
+    assert gradcheck(lambda e: loss(e, y, tuples=tuples), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_gradient_of_robust_losses(name):
+    x, y = batch(11, dim=4, sizes=(4, 2, 1, 3))
+    loss = make(name)
+    assert gradcheck(lambda e: loss(e, y), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+def test_every_loss_is_compared_with_finite_differences_but_those_that_hold_weights_fixed():
+    compared = {name for name, _ in (*PAIR_CASES, *PROXY_CASES)} | {"quadruplet", *ROBUST}
+    assert compared == set(LOSSES)
+    assert set(LOSSES) >= FROZEN
+
+
+@pytest.mark.parametrize("name", sorted(FROZEN))
+def test_fixed_weights_make_a_gradient_that_finite_differences_do_not_give(name):
+    """What the README says of these two; test_frozen_weights.py has what their gradient is."""
+    x, y = batch(11, dim=4, sizes=(4, 2, 1, 3))
+    assert not gradcheck(lambda e: make(name)(e, y), (x.requires_grad_(),), eps=1e-7, raise_exception=False)
 
 
 def test_gradient_by_the_boundaries_of_margin():

@@ -62,3 +62,17 @@ def test_one_class_is_enough_for_parameters(name):
 def test_what_lies_beyond_is_refused(name, options):
     with pytest.raises(ValueError, match="must be"):
         make(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("hap2s", {"power": 5.0}),
+        ("hap2s", {"weighting": "polynomial", "sigma": 0.5}),
+        ("lifted", {"margin": 0.5}),
+        ("margin", {"learn_beta": False, "beta_regularization": 0.1}),
+    ],
+)
+def test_an_option_that_another_one_switches_off_is_refused(name, options):
+    with pytest.raises(ValueError, match="leave"):
+        make(name, **options)

@@ -170,3 +170,13 @@ def test_margin_asks_for_what_it_needs():
         make("margin", variant="as-coded")(X, Y)
     with_both = make("margin", num_classes=4)(X, Y, relation=Y[:, None] == Y)
     torch.testing.assert_close(with_both, make("margin", num_classes=4)(X, Y))
+
+
+def test_a_mined_loss_takes_classes_from_labels_and_pairs_from_the_relation():
+    loss, miner, relation = make("margin", num_classes=4), kinfold.miners.create("hard"), Y[:, None] == Y
+    mined = kinfold.losses.Mined(loss, miner)
+    torch.testing.assert_close(mined(X, Y, relation=relation), mined(X, Y))
+    given = {"ref_embeddings": X, "ref_labels": Y}
+    torch.testing.assert_close(mined(X, Y, relation=relation, **given), mined(X, Y, **given))
+    with pytest.raises(ValueError, match="give one of them"):
+        kinfold.losses.Mined("contrastive", miner)(X, Y, relation=relation)

@@ -5,7 +5,7 @@ import torch
 
 from kinfold.metrics.approximation import approximate, full_products, whole_rows
 from kinfold.metrics.comparison import compare
-from kinfold.metrics.neighbors import _floor
+from kinfold.metrics.neighbors import candidate_floor
 from kinfold.metrics.ranks import Depth
 from kinfold.metrics.scan import symmetric_products
 from kinfold.metrics.speed import whole_number_products
@@ -100,8 +100,8 @@ def test_products_in_pieces_are_within_a_smaller_slack(pieces):
     comparison = compare(make("clustered", n=100, d=512)[0], None, "cosine")
     with full_products(torch.device("cpu")):
         plain = approximate(comparison, torch.float32)
-        products = symmetric_products(plain, 1 << 28, pieces)[:100, :100].double()
-        approximation = plain.symmetric(pieces)
+        products = symmetric_products(plain.in_pieces(pieces), 1 << 28)[:100, :100].double()
+        approximation = plain.in_pieces(pieces).symmetric()
         exact = canonical(comparison, approximation)
     assert torch.equal(products, products.T)
     assert bool(((products - exact).abs() <= approximation.slack(exact, torch.arange(100))).all())
@@ -116,7 +116,7 @@ def test_a_floor_leaves_room_for_two_errors():
     for dtype in (torch.bfloat16, torch.float32):
         approximation = approximate(comparison, dtype)
         kth = torch.full((50,), 0.5)
-        gap = kth - _floor(approximation, torch.arange(50), kth)
+        gap = kth - candidate_floor(approximation, torch.arange(50), kth)
         assert bool((gap >= 1.999 * approximation.error).all())  # but for rounding
 
 

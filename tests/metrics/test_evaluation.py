@@ -180,7 +180,8 @@ def test_intervals_cover_and_those_over_classes_are_wider():
 def test_every_registered_metric_is_a_number_and_perfect_spaces_are_perfect(name):
     labels = np.repeat(np.arange(8), 5)
     x = torch.eye(8)[labels] + 1e-3 * torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
-    found = evaluate(x, labels, metrics=[name], coarse_labels=labels // 2)[name]
+    coarse = {"coarse_labels": labels // 2} if name.endswith("-coarse") else {}
+    found = evaluate(x, labels, metrics=[name], **coarse)[name]
     best = {"map@c": 0.8, "map@1000": 0.8, "map@c-printed": 0.8, "map@1000-printed": 0.004, "eer": 0.0}
     shape = ("rho@3", "uniformity", "alignment", "intra", "inter", "density", "nmi-coarse", "ami-coarse", "f1-coarse")
     if name in shape:
@@ -242,3 +243,17 @@ def test_pooled_areas_are_those_of_scikit_learn():
     score, kin = (unit @ unit.T).numpy()[first, second], (labels[:, None] == labels)[first, second]
     assert found["roc-auc"] == pytest.approx(roc_auc_score(kin, score), abs=1e-7)
     assert found["pr-auc"] == pytest.approx(average_precision_score(kin, score), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "given", "message"),
+    [
+        (["recall@1"], {"coarse_labels": [0, 0, 0, 1]}, "no metric of recall@1 uses coarse_labels"),
+        (["nmi", "density"], {"gallery": torch.eye(4), "gallery_labels": [0, 0, 1, 1]}, "looks at a gallery"),
+        (["nmi"], {"intervals": "queries"}, "intervals are of retrieval metrics"),
+        (["recall@1"], {"level": 0.9}, "level=0.9 is that of intervals"),
+    ],
+)
+def test_an_argument_that_no_metric_uses_is_refused(metrics, given, message):
+    with pytest.raises(ValueError, match=message):
+        kinfold.metrics.examine(torch.eye(4), [0, 0, 1, 1], metrics=metrics, **given)

@@ -210,3 +210,8 @@ def test_a_sampled_bound_is_one_for_rows_in_any_order(k):
     assert reached.mean() <= k + 4 * (8 * k) ** 0.5 + 8, "it is of no use where it lets everything through"
     found = _sampled_kth(rows.bfloat16(), k)
     assert (found <= rows.bfloat16().float().sort(dim=1, descending=True).values[:, k - 1]).all()
+
+
+def test_a_memory_limit_is_refused_by_the_search_that_would_ignore_it():
+    with pytest.raises(ValueError, match="memory bounds the blocks of the exact search"):
+        function(torch.eye(4), k=1, backend="faiss", memory=1 << 20)

@@ -31,6 +31,15 @@ DTYPES = {"bfloat16": torch.bfloat16, "int8": torch.int8}
 DISTANCES = ["cosine", "dot", "euclidean"]
 
 
+@pytest.fixture
+def by_counting(monkeypatch):
+    """Small sets go the way of large ones, which look for the place of each relevant item (tests/metrics/test_heads.py
+    is about the other way)."""
+    monkeypatch.setattr(ranks_module, "_SMALL", 0)
+    monkeypatch.setattr(ranks_module, "_NEAREST", 0)
+    monkeypatch.setattr(ranks_module, "_NEAREST_OF_FEW", 0)
+
+
 def agree(found, expected):
     for name in RETRIEVAL:
         assert found[name] == pytest.approx(expected[name], abs=1e-12), name
@@ -39,7 +48,7 @@ def agree(found, expected):
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_metrics_equal_brute_force(kind, distance, dtype):
+def test_metrics_equal_brute_force(kind, distance, dtype, by_counting):
     if dtype == torch.float64 and kind in ("tied", "near-ties", "collapsed") and distance == "cosine":
         pytest.skip("normalised float64 rows tie only up to the rounding of one sum or another")
     x, labels = make(kind, dtype=dtype)
@@ -51,7 +60,7 @@ def test_metrics_equal_brute_force(kind, distance, dtype):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("kind", ["random", "duplicated", "tied", "near-ties", "zeros"])
-def test_query_and_gallery_equal_brute_force(kind, distance):
+def test_query_and_gallery_equal_brute_force(kind, distance, by_counting):
     x, labels = make(kind)
     found = kinfold.metrics.evaluate(x[:70], labels[:70], x[50:], labels[50:], metrics=RETRIEVAL, distance=distance)
     agree(found, retrieval(x[:70].numpy(), labels[:70], x[50:].numpy(), labels[50:], distance))
@@ -108,14 +117,15 @@ def test_every_path_gives_the_same_ranks(path, distance, kind, monkeypatch):
                     assert all(r > limit for r in row[len(reached) :])
 
 
-def test_large_classes_go_by_sorting():
+def test_large_classes_go_by_the_first_places():
     x, labels = make("clustered", n=900, classes=2)
     found = kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL)
     agree(found, retrieval(x.numpy(), labels))
 
 
-def test_a_larger_set_is_counted_not_sorted(monkeypatch):
-    monkeypatch.setattr(ranks_module, "sorted_ranks", None)  # would fail
+def test_a_larger_set_is_counted_not_sorted(monkeypatch, by_counting):
+    monkeypatch.setattr(ranks_module.Heads, "ranks", None)  # would fail, and so would this
+    monkeypatch.setattr(ranks_module, "sorted_ranks", None)
     x, labels = make("clustered", n=3000, d=32, classes=500)
     found = kinfold.metrics.evaluate(x, labels, metrics=["recall@1", "r-precision", "map@r", "map@1000", "mrr"])
     expected = retrieval(x.numpy(), labels)
@@ -123,7 +133,7 @@ def test_a_larger_set_is_counted_not_sorted(monkeypatch):
         assert value == pytest.approx(expected[name], abs=1e-12)
 
 
-def test_crowded_rows_are_sorted_instead(monkeypatch):
+def test_crowded_rows_are_sorted_instead(monkeypatch, by_counting):
     monkeypatch.setattr(ranks_module, "_CROWDED", 1e-9)
     x, labels = make("random", n=3000, classes=600)
     calls = []
@@ -168,7 +178,7 @@ def test_only_runs_of_different_rows_are_looked_at(kind, distance, monkeypatch):
         assert sum(asked) == 0
 
 
-def test_thresholds_in_pieces(monkeypatch):
+def test_thresholds_in_pieces(monkeypatch, by_counting):
     monkeypatch.setattr(approximation, "_THRESHOLD_ENTRIES", 500)
     x, labels = make("clustered")
     for distance in DISTANCES:
@@ -181,6 +191,7 @@ def test_thresholds_in_pieces(monkeypatch):
 def counted_by(monkeypatch, speeds, x, labels, seconds=None):
     """Ranks where products have these speeds, and by which products the blocks were ranked one after the other."""
     monkeypatch.setattr(ranks_module, "product_speeds", lambda device: speeds)
+    monkeypatch.setattr(ranks_module, "_SMALL", 0)
     taken = []
     original = Ranker._by_counting
 

@@ -116,11 +116,46 @@ def test_multi_similarity_keeps_what_the_definition_says():
         ]
 
 
-def test_semihard_pairs_keeps_all_kin_and_a_band_of_others():
+def test_semihard_band_keeps_all_positives_and_every_negative_of_the_band():
     similarity = 1 - DISTANCE.square() / 2
-    found = kinfold.miners.create("semihard-pairs")(X, Y)
-    assert torch.equal(found.positives, RELATION.positives)
-    assert torch.equal(found.negatives, RELATION.negatives & (similarity > 0.3) & (similarity < 0.5))
+    selected = kinfold.miners.create("semihard-band")(X, Y)
+    assert torch.equal(selected.positives, RELATION.positives)
+    assert torch.equal(selected.negatives, RELATION.negatives & (similarity > 0.3) & (similarity < 0.5))
+
+
+def test_semihard_pairs_selects_2560_pairs_of_the_papers_batch():
+    """640 items, five of each class: 1,280 positive pairs and one negative for each, as Qi et al. count."""
+    x, y = torch.randn(640, 8, generator=generator(0)), torch.arange(640) // 5
+    selected = kinfold.miners.create("semihard-pairs")(x, y)
+    ordered = int(selected.positives.sum()) + int(selected.negatives.sum())
+    assert ordered == 2 * 2560  # every pair stands in the matrix from both of its sides
+    assert torch.equal(selected.negatives.sum(dim=1), selected.positives.sum(dim=1))
+    similarity = cosine(x, x)[selected.negatives]
+    assert bool(((similarity > 0.3) & (similarity < 0.5)).all())
+
+
+@pytest.mark.parametrize("fallback", ["uniform", "drop"])
+def test_semihard_pairs_draws_one_negative_per_positive_pair_from_the_band(fallback):
+    similarity = 1 - DISTANCE.square() / 2
+    band = RELATION.negatives & (similarity > 0.3) & (similarity < 0.7)
+    miner = kinfold.miners.create(
+        "semihard-pairs", threshold=0.7, margin=0.4, fallback=fallback, generator=generator(0)
+    )
+    times, tally = 2000, torch.zeros_like(similarity)
+    for _ in range(times):
+        selected = miner(X, Y)
+        assert torch.equal(selected.positives, RELATION.positives)
+        tally += selected.negatives
+    for a in range(len(X)):
+        wanted, inside = len(kin(a)), int(band[a].sum())
+        outside = len(other(a)) - inside
+        chance = torch.zeros(len(X), dtype=torch.float64)
+        chance[band[a]] = min(1.0, wanted / max(1, inside))
+        if fallback == "uniform":
+            chance[RELATION.negatives[a] & ~band[a]] = max(0, wanted - inside) / max(1, outside)
+        assert (tally[a] / times).tolist() == pytest.approx(chance.tolist(), abs=0.06)
+    sizes = band.sum(dim=1) - RELATION.positives.sum(dim=1)
+    assert sizes.min() < 0 < sizes.max(), "the batch should have anchors with a short band and with a long one"
 
 
 def test_the_log_density_has_the_published_values_at_dimension_128():
@@ -205,6 +240,8 @@ def test_bad_options_are_refused():
         ("semihard", {"fallback": "none"}),
         ("semihard", {"margin": 0.0}),
         ("semihard-pairs", {"margin": -1.0}),
+        ("semihard-pairs", {"fallback": "none"}),
+        ("semihard-band", {"margin": 0.0}),
         ("random", {"scope": "epoch"}),
         ("random", {"scope": "batch", "switch": 0.5}),
         ("distance-weighted", {"lower_cutoff": 0.0}),

@@ -4,8 +4,10 @@ torchvision and timm are stood in for by modules that have the parts the adapter
 them; transformers is real, with configurations that are made here and nothing downloaded.
 """
 
+import json
 import sys
 from collections import OrderedDict
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
@@ -315,3 +317,50 @@ def test_weights_that_a_folder_lacks_are_not_left_random_in_silence(folder, tmp_
     safetensors.save_file(without_norm, path, metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"has no weights for layernorm\.weight \(1 such\)"):
         models.create(name, weights="pretrained")
+
+
+@pytest.mark.parametrize("weights", [None, "pretrained"])
+def test_code_that_a_folder_brings_along_never_runs(folder, tmp_path, monkeypatch, weights):
+    del folder  # transformers is there, and offline
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    places = {"AutoConfig": "code.Config", "AutoModel": "code.Model"}
+    (evil / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": places}))
+    (evil / "code.py").write_text(
+        "from pathlib import Path\n"
+        "from transformers import PretrainedConfig, PreTrainedModel\n"
+        f"Path({str(tmp_path / 'executed')!r}).touch()\n"
+        "class Config(PretrainedConfig):\n    model_type = 'evil'\n"
+        "class Model(PreTrainedModel):\n    config_class = Config\n"
+    )
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("builtins.input", lambda *question: "y")  # who would say yes
+    with pytest.raises(ValueError, match=r"evil' asks to run code of its own, which kinfold never does"):
+        models.create(f"transformers/{evil}", weights=weights)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_folder_is_read_without_asking_the_hub(folder, monkeypatch):
+    name, network = folder("resnet", weights=True)
+
+    def connect(*arguments, **options):
+        raise AssertionError(f"the network was asked: {arguments}")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("socket.getaddrinfo", connect)
+    embedder = models.create(name, weights="pretrained").eval()
+    assert torch.equal(embedder.backbone(images()), network(images()).last_hidden_state)
+
+
+def test_a_model_in_the_cache_of_the_hub_is_found_by_its_name(folder, tmp_path, monkeypatch):
+    name, network = folder("resnet", weights=True)
+    commit = tmp_path / "hub" / "models--somebody--small" / "snapshots" / ("0" * 40)
+    commit.parent.mkdir(parents=True)
+    Path(name.removeprefix("transformers/")).rename(commit)
+    (commit.parents[1] / "refs").mkdir()
+    (commit.parents[1] / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    embedder = models.create("transformers/somebody/small", weights="pretrained").eval()
+    assert torch.equal(embedder.backbone(images()), network(images()).last_hidden_state)

@@ -79,7 +79,7 @@ def test_the_source_distribution_holds_what_its_makefile_needs(unpacked):
     held = {path.name for path in unpacked.iterdir()}
     assert held == {
         *("src", "tests", "benchmarks", "docs", "tools"),
-        *("README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "THIRD_PARTY.md"),
+        *("README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "THIRD_PARTY.md", "CONTRIBUTING.md", "SECURITY.md"),
         *("pyproject.toml", "constraints.txt", "Makefile", "mkdocs.yml", "PKG-INFO", ".gitignore"),
     }
     assert not [path for path in unpacked.rglob("*") if path.suffix == ".pyc"]

@@ -13,7 +13,6 @@ from kinfold.pairs import Ranks
 from kinfold.protocols.repeat import Repeat, opened
 from kinfold.training import Run, configure, parts, train
 from kinfold.training.parsing import combined
-from kinfold.training.state import write_state
 from kinfold.training.work import Sealed, Work
 from tests.bench.tiny import BASE, WIDTH, dataset
 
@@ -160,7 +159,7 @@ def test_ruined_weights_are_told(tmp_path):
     place = found.runs[0].place
     weights = place.weights(place.model)
     weights["model"]["head.bias"][0] = torch.nan
-    write_state(place.model, weights)
+    place.finish(weights["step"], weights["model"], place.read_scores())
     with pytest.raises(ValueError, match="has no usable weights: all steps done"):
         found.test()
     assert not (tmp_path / "scores.json").exists()

@@ -356,3 +356,21 @@ def test_a_real_difference_is_found():
         first, second = each.intervals["method 0"], each.intervals["method 1"]
         apart += first.mean - first.half_width > second.mean + second.half_width
     assert apart < 25
+
+
+def test_a_method_that_did_not_train_is_neither_best_nor_beaten():
+    values = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}, "start": {0: 0.5, 1: 0.5, 2: 0.5}}
+    assert compare(values).told_apart("b", "start")
+    found = compare(values, untrained=["start"])
+    assert not found.told_apart("b", "start")
+    assert math.isnan(next(row.adjusted for row in found.rows if row.second == "start"))
+    assert (found.best, found.real, found.leader) == ("b", True, "b")
+    # the correction is as strict as with it
+    pair = {name: values[name] for name in ("a", "b")}
+    assert found.rows[0].adjusted == pytest.approx(3 * compare(pair).rows[0].adjusted)
+    ahead = {**values, "start": {0: 0.9, 1: 0.9, 2: 0.9}}
+    found = compare(ahead, untrained=["start"])
+    assert (found.best, found.real, found.leader) == ("start", False, "b")
+    assert not compare(values, untrained=["a", "start"]).real  # nothing is left to beat
+    with pytest.raises(ValueError, match="there is no method 'strat'"):
+        compare(values, untrained=["strat"])

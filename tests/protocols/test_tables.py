@@ -137,6 +137,12 @@ def test_published_numbers_keep_the_digits_they_were_printed_with():
     assert [row[4] for row in shown] == ["64.000", "63.600", "53.620", "0.34567"]
 
 
+def test_a_published_string_stands_as_it_is():
+    rows = [("a", {"recall@1": Entry(None, "62.10")}), ("b", {"recall@1": Entry(None, "6|2")})]
+    assert "| 62.10 |" in render(rows, ["recall@1"], "markdown")
+    assert "| 6&#124;2 |" in render(rows, ["recall@1"], "markdown")
+
+
 def test_equal_notes_share_a_footnote():
     rows = [(name, {"mrr": Entry(None, note=note)}) for name, note in (("a", "x"), ("b", "y"), ("c", "x"))]
     shown = render(rows, ["mrr"], "text")

@@ -43,6 +43,7 @@ EXAMPLE: dict[str, Any] = {
         "metrics": ["recall@1", "map@r"],
         "protocol": "classic",
         "selection": "last",
+        "spread": "standard deviation",
     },
     "base": {"loss": {"name": "dro-topk", "k": 160}, "training": {"steps": 100}},
     "on": {"cars": {"training": {"steps": 200}}},
@@ -71,12 +72,31 @@ def example(**changes: Any) -> dict[str, Any]:
     return tables
 
 
+def without_spread(tables: dict[str, Any]) -> dict[str, Any]:
+    return {**tables, "table": {key: value for key, value in tables["table"].items() if key != "spread"}}
+
+
 def test_a_cell_is_a_number_a_number_with_its_spread_or_unreadable() -> None:
     published = table("example", EXAMPLE).row("ours").published
     assert published == {
         "cub": {"recall@1": Cell(50.0, 0.5), "map@r": Cell(None)},
         "cars": {"recall@1": Cell(60.5)},
     }
+
+
+def test_a_spread_says_what_it_is_and_only_where_there_is_one() -> None:
+    assert table("example", EXAMPLE).spread == "standard deviation"
+    with pytest.raises(ValueError, match=r"published with a plus-minus sign: say in \[table\] what it stands"):
+        table("example", without_spread(EXAMPLE))
+    plain = example(row__0__published={"cub": {"recall@1": 50}})
+    with pytest.raises(ValueError, match="has a spread, but no number is published with a plus-minus sign"):
+        table("example", plain)
+
+
+def test_numbers_keep_the_digits_that_the_file_has() -> None:
+    published = found("revisiting/table4").row("angular").published["cub"]
+    assert (str(published["recall@1"]), str(published["map@c"])) == ("62.10 ± 0.27", "22.06 ± 0.20")
+    assert str(found("dro/table1").row("dro-topk-margin").published["cub"]["recall@16"]) == "95.0"
 
 
 def test_settings_of_a_row_lie_over_those_of_the_data_set_and_of_the_table() -> None:
@@ -94,7 +114,8 @@ def test_a_run_measures_what_the_table_shows_as_the_paper_did() -> None:
 
 
 def test_columns_of_an_ensemble_are_one_metric_to_a_run() -> None:
-    tables = example(table__metrics=["precision@1 separated", "precision@1 concatenated", "map@r concatenated"])
+    columns = ["precision@1 separated", "precision@1 concatenated", "map@r concatenated"]
+    tables = without_spread(example(table__metrics=columns))
     tables["row"] = [{"name": "ours", "label": "Ours", "published": {"cub": {"precision@1 concatenated": 66.0}}}]
     row = table("example", tables).row("ours")
     assert row.published == {"cub": {"precision@1 concatenated": Cell(66.0)}}
@@ -109,11 +130,8 @@ def test_a_quoted_row_has_numbers_and_nothing_to_run() -> None:
 
 
 def test_a_curve_has_a_row_for_each_place_and_further_keys_move_along() -> None:
-    tables = example(
-        table__kind="curve",
-        table__metrics=["recall@1"],
-        table__vary={"loss.k": [10, 20], "training.steps": [5, 6]},
-    )
+    vary = {"loss.k": [10, 20], "training.steps": [5, 6]}
+    tables = without_spread(example(table__kind="curve", table__metrics=["recall@1"], table__vary=vary))
     tables["row"] = [
         {"name": "ours", "label": "Ours", "published": {"cub": {"recall@1": [1.5, "unreadable"]}}},
         {"name": "lost", "label": "Lost", "published": {"cub": {"recall@1": "unreadable"}}},

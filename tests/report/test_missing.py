@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from kinfold.report.content import collect
-from kinfold.training.state import write_state
 from tests.report.runs import BrokenOffError, break_off, feature_run, picture_run, said
 
 
@@ -56,8 +55,12 @@ def test_an_interrupted_run_keeps_its_test_classes_sealed(tmp_path):
         "half_width": None,
         "count": 0,
         "published": None,
+        "printed": None,
         "bold": False,
         "note": "not finished",
+        "start": None,
+        "gain": None,
+        "gain_half_width": None,
     }
     assert row["command"] == "kinfold train --resume run"
 
@@ -85,7 +88,7 @@ def test_weights_that_are_not_finite_have_no_map(tmp_path):
     run = feature_run(tmp_path)
     state = run.place.weights(run.place.model)
     spoilt = {name: torch.full_like(value, torch.nan) for name, value in state["model"].items()}
-    write_state(run.place.model, {**state, "model": spoilt})
+    run.place.finish(state["step"], spoilt, run.scores)
     content = collect(run.folder)
     assert content["spaces"] == []
     assert said(content, "no map of margin, seed 0: its weights are not usable")

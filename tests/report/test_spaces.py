@@ -1,5 +1,7 @@
 """What is shown of a space, against the same worked out by hand; and what a run keeps of it."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -234,6 +236,11 @@ def test_other_weights_make_another_space(tmp_path):
     other = feature_run(tmp_path / "other", {"seed": 5, "loss": {"name": "triplet"}, "optimizer": {"lr": 0.1}})
     before, wanted = (collect(each.folder)["spaces"][0] for each in (mine, other))
     mine.place.model.write_bytes(other.place.model.read_bytes())
+    content = collect(mine.folder)  # other weights than those that were scored
+    assert content["spaces"] == []
+    assert any("model.safetensors is damaged" in why for why in content["missing"])
+    state = other.place.weights(other.place.model)
+    mine.place.finish(state["step"], state["model"], mine.scores)
     after = collect(mine.folder)["spaces"][0]
     assert after["neighbor_scores"] == wanted["neighbor_scores"] != before["neighbor_scores"]
 
@@ -253,6 +260,21 @@ def test_what_is_damaged_is_made_anew(tmp_path):
     kept(tmp_path, "x", "b", make_it)
     assert len(made) == 3
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["x.safetensors"]
+    whole = (tmp_path / "cache" / "x.safetensors").read_bytes()
+    (tmp_path / "cache" / "x.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert kept(tmp_path, "x", "b", make_it)["values"].tolist() == [0, 1, 2]
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize("name", ["cache", "cache/x.safetensors"])
+def test_what_is_kept_is_not_kept_behind_a_link(name, tmp_path):
+    victim, run = tmp_path / "victim", tmp_path / "run"
+    for folder in (victim, run, *([run / "cache"] if name != "cache" else [])):
+        folder.mkdir()
+    os.symlink(victim if name == "cache" else victim / "file", run / name)
+    with pytest.raises(ValueError, match="is a symbolic link"):
+        kept(run, "x", "key", lambda: {"values": torch.arange(3)})
+    assert not [*victim.iterdir()]
 
 
 def test_items_and_labels_decide_the_identity():
@@ -274,7 +296,7 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
     # by hand, from the same batch
     objective = parts.objective(run.configuration, len(train.classes), run.model())
     objective.load_state_dict(run.place.last()["objective"])
-    batch = sorted(set(next(iter(parts.sampler(run.configuration, train)))))
+    batch = sorted(set(next(iter(parts.sampler(run.configuration, train.labels)))))
     rows, labels = run.embed(train)[batch], train.labels[batch]
     inner = objective.loss.loss if isinstance(objective.loss, Mined) else objective.loss
     weights = objective.loss.pair_weights(rows, labels).double().numpy()

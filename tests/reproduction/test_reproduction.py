@@ -12,13 +12,14 @@ import torch
 from kinfold.bench import Processes
 from kinfold.metrics import evaluate
 from kinfold.recipes import papers
-from kinfold.reproduction.outline import planned
+from kinfold.reproduction.outline import outline, planned
 from kinfold.reproduction.plan import Choices, plan
 from kinfold.reproduction.results import as_dictionary, report
 from kinfold.reproduction.run import Found, reproduce
 from kinfold.reproduction.small import Small, differences
 from kinfold.training import parts, train
 from kinfold.training.parsing import configure
+from tests.bench.tiny import Inline
 from tests.reproduction.features import feature_file
 
 
@@ -122,7 +123,7 @@ def test_every_row_can_be_made_small_and_fits_the_data(name, small):
             given = configure(settings)
             data_set = parts.assigned(small.dataset, given.data)
             given = parts.resolved(given, data_set)
-            sampler = parts.sampler(given, parts.split(data_set, given.data).train)
+            sampler = parts.sampler(given, parts.split(data_set, given.data).train.labels)
             assert len(sampler) > 0
             assert given.model.dim <= 32
         if table(name).kind not in ("toy", "runtime"):
@@ -270,11 +271,90 @@ def test_ours_stand_beside_the_published_numbers():
 
 def test_spreads_and_unreadable_numbers_are_shown_as_printed():
     made = plan(table("revisiting/table9"), Choices(rows=("histogram-spc-2",)))
-    assert "69.52 ± 0.1" in report(Found(made, "sop", ["recall@1"], {"histogram-spc-2": {}}))
+    assert "│ 69.52 ± 0.10 │" in report(Found(made, "sop", ["recall@1"], {"histogram-spc-2": {}}))
     made = plan(table("dro/k-sensitivity"), Choices(rows=("dro-topk-margin@640",)))
     found = Found(made, "in-shop", ["recall@1"], {"dro-topk-margin@640": {"recall@1": {0: 0.5}}})
     line = next(each for each in report(found).splitlines() if "DRO-TopK_M" in each)
     assert [cell.strip() for cell in line.split("│")[2:5]] == ["640", "50.0", "unreadable"]
+
+
+def test_published_numbers_keep_their_last_zero():
+    made = plan(table("revisiting/table4"), Choices(rows=("angular",)))
+    found = Found(made, "cub", ["recall@1"], {"angular": {"recall@1": {0: 0.5}}})
+    assert "│ 62.10 ± 0.27 │" in report(found)
+    assert "| 62.10 ± 0.27 |" in report(found, "markdown")
+    (row,) = as_dictionary(found)["rows"]
+    assert (row["published"]["recall@1"], row["printed"]["recall@1"]) == ([62.1, 0.27], "62.10 ± 0.27")
+    assert "recall@1 62.10 ± 0.27" in outline(made)
+    assert planned(made)[0]["printed"]["cub"]["recall@1"] == "62.10 ± 0.27"
+
+
+def test_a_report_says_what_the_plus_minus_signs_of_both_sides_stand_for():
+    ours = "± of ours: half width of the 95 % interval of the mean over 5 repeats"
+    made = plan(table("revisiting/table4"), Choices(rows=("angular",)))
+    found = Found(made, "cub", ["recall@1"], {"angular": {"recall@1": {0: 0.5, 1: 0.6}}})
+    text = report(found)
+    assert ours in text
+    assert "± of published numbers: a standard deviation over the paper's runs; not to be compared" in text
+    assert as_dictionary(found)["spread"]["published"] == "standard deviation"
+    made = plan(table("drml/table1"), Choices(rows=("triplet",), seeds=5))
+    text = report(Found(made, "cub", ["map@r separated"], {"triplet": {}}))
+    assert ours in text
+    assert "± of published numbers: the paper does not say; not to be compared" in text
+    made = plan(table("dro/table1"), Choices(rows=("dro-kl-margin",)))
+    assert "± of published" not in report(Found(made, "cub", ["recall@1"], {"dro-kl-margin": {}}))
+
+
+def test_what_set_changed_is_said_beside_the_published_numbers():
+    made = plan(table("dro/table1"), Choices(rows=("dro-kl-margin",), changes=("training.steps=1", "loss.gamma=0.5")))
+    found = Found(made, "cub", ["recall@1"], {"dro-kl-margin": {"recall@1": {0: 0.5}}})
+    for style in ("text", "markdown"):
+        text = report(found, style)
+        assert "CHANGED by --set: training.steps=1, loss.gamma=0.5" in text.replace("\\", "")
+        assert "- --set: training.steps: 7200 -> 1\n- --set: loss.gamma: 0.1 -> 0.5" in text
+    kept = as_dictionary(found)
+    assert kept["changes"] == ["training.steps=1", "loss.gamma=0.5"]
+    assert kept["rows"][0]["settings"]["training"]["steps"] == 1
+    assert "--set: training.steps: 7200 -> 1" in kept["notes"]
+    assert "CHANGED" not in report(replace(found, plan=plan(table("dro/table1"), Choices(rows=("dro-kl-margin",)))))
+
+
+def test_a_change_that_a_toy_would_ignore_is_refused():
+    with pytest.raises(ValueError, match="is a toy, which has no recipe that --set could change"):
+        plan(table("revisiting/toy-diagonal"), Choices(changes=("training.steps=1",)))
+
+
+def test_trials_that_a_row_has_no_use_for_are_named():
+    without = plan(table("revisiting/figure8"), Choices(trials=3))
+    assert without.trials == 0
+    assert "search: --trials 3 has no effect: no row of this table names what its authors tuned" in without.notes
+    assert without.runs == plan(table("revisiting/figure8"), Choices()).runs
+    assert "search: 3 trials for each row" in plan(table("dro/table1"), Choices(trials=3)).notes
+    for name in ("revisiting/toy-diagonal", "dro/runtime"):
+        assert (
+            "search: --trials 3 has no effect: nothing of this table is tuned"
+            in plan(table(name), Choices(trials=3)).notes
+        )
+    first, second = table("dro/table1").row("dro-kl-margin"), table("dro/table1").row("dro-topk-margin")
+    fixed = replace(first, layers={d: tuple({**x, "search": {}} for x in each) for d, each in first.layers.items()})
+    mixed = plan(replace(table("dro/table1"), rows=(fixed, second)), Choices(trials=3))
+    assert mixed.trials == 3
+    assert "search: 3 trials for each row but dro-kl-margin, which name nothing to search" in mixed.notes
+
+
+def test_repeats_that_a_clock_would_ignore_are_named():
+    assert any("--seeds 3 has no effect" in note for note in plan(table("dro/runtime"), Choices(seeds=3)).notes)
+
+
+def test_the_values_that_a_search_chose_stand_in_the_report(features, tmp_path):
+    choices = Choices(rows=("dro-kl-margin",), data=("cub",), small=Small(2, features), trials=2)
+    (found,) = reproduce(plan(table("dro/table1"), choices), tmp_path, lambda place: Inline())
+    gamma = found.searches["dro-kl-margin"].values["loss.gamma"]
+    assert gamma in (0.1, 0.3, 0.5, 0.7, 0.9)
+    chosen = f"dro-kl-margin: chosen by a search of 2 completed trials of 2: loss.gamma = {gamma}"
+    assert chosen in report(found)
+    (row,) = as_dictionary(found)["rows"]
+    assert row["search"] == {"trials": 2, "completed": 2, "values": {"loss.gamma": gamma}}
 
 
 def test_a_toy_gives_its_medians(tmp_path):

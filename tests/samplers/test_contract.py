@@ -32,7 +32,41 @@ def test_batches_are_lists_of_indices_into_the_labels(name):
     assert len(batches) == len(sampler) >= 3
     assert all(type(index) is int and 0 <= index < len(LABELS) for batch in batches for index in batch)
     assert all(len(batch) == 8 for batch in batches)
-    assert list(sampler) == batches, "an epoch can be iterated again"
+    assert epoch_of(sampler, 0) == batches, "an epoch can be iterated again"
+
+
+@every
+def test_every_iteration_is_a_new_epoch(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    epochs = [list(sampler) for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert epochs == [epoch_of(make(name, LABELS, **OPTIONS), epoch) for epoch in range(3)]
+    assert sampler.epoch == 2
+
+
+@every
+def test_an_iteration_that_is_left_early_is_an_epoch_too(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    firsts = [next(iter(sampler)) for _ in range(3)]
+    assert firsts == [epoch_of(make(name, LABELS, **OPTIONS), epoch)[0] for epoch in range(3)]
+
+
+@every
+def test_set_epoch_fixes_the_next_iteration_and_later_ones_count_on(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    list(sampler)
+    sampler.set_epoch(7)
+    assert [list(sampler), list(sampler)] == [epoch_of(make(name, LABELS, **OPTIONS), epoch) for epoch in (7, 8)]
+
+
+@every
+def test_an_epoch_begins_with_its_first_batch_not_with_the_iterator(name):
+    """Lightning makes the first iterator of a resumed training before it calls set_epoch."""
+    sampler = make(name, LABELS, **OPTIONS)
+    batches = iter(sampler)
+    sampler.set_epoch(5)
+    assert list(batches) == epoch_of(make(name, LABELS, **OPTIONS), 5)
+    assert list(sampler) == epoch_of(make(name, LABELS, **OPTIONS), 6)
 
 
 @every
@@ -41,7 +75,8 @@ def test_a_data_loader_takes_it(name):
     data = TensorDataset(torch.arange(len(LABELS)), LABELS)
     loader = DataLoader(data, batch_sampler=sampler)
     assert len(loader) == len(sampler)
-    assert [index.tolist() for index, _ in loader] == list(sampler)
+    epochs = [[index.tolist() for index, _ in loader] for _ in range(2)]
+    assert epochs == [epoch_of(sampler, 0), epoch_of(sampler, 1)]
 
 
 @every
@@ -68,21 +103,50 @@ def test_the_global_random_state_is_neither_used_nor_changed(name):
     assert epoch_of(make(name, LABELS, **OPTIONS)) == first
 
 
+def another(sampler, name):
+    """A new sampler with the state of this one, as if read from a file."""
+    known = {key: value for key, value in OPTIONS.items() if key in type(sampler).__init__.__annotations__}
+    other = kinfold.samplers.create(name, LABELS, **known)
+    other.load_state_dict(pickle.loads(pickle.dumps(sampler.state_dict())))
+    return other
+
+
 @every
-def test_the_state_comes_back(name):
+def test_the_state_of_an_epoch_under_way_comes_back(name):
+    sampler = make(name, LABELS, **OPTIONS)
+    sampler.set_epoch(3)
+    batches = iter(sampler)
+    given = [next(batches), next(batches)]
+    sampler.update(torch.tensor([0, 5]), torch.ones(2, 3, dtype=torch.float64))
+    other = another(sampler, name)
+    given += list(batches)
+    assert other.epoch == sampler.epoch == 3
+    assert list(other) == given, "the epoch under way keeps its batches, from the first one on"
+    assert list(other) == list(sampler), "and the next one is the same too"
+
+
+@every
+def test_the_state_of_a_finished_epoch_goes_on_with_the_next(name):
     sampler = make(name, LABELS, **OPTIONS)
     sampler.set_epoch(3)
     batches = list(sampler)
     sampler.update(torch.tensor([0, 5]), torch.ones(2, 3, dtype=torch.float64))
-    state = pickle.loads(pickle.dumps(sampler.state_dict()))
-    known = {key: value for key, value in OPTIONS.items() if key in type(sampler).__init__.__annotations__}
-    other = kinfold.samplers.create(name, LABELS, **known)
+    other, again = another(sampler, name), another(sampler, name)
+    assert list(other) == list(sampler) == epoch_of(other, 4)
+    again.set_epoch(3)
+    assert list(again) == batches, "an epoch that a loader has read to its end before training can be repeated"
+
+
+@every
+def test_a_state_without_the_mark_of_a_finished_epoch_is_of_one_under_way(name):
+    """kinfold 0.1.0 wrote such states."""
+    sampler = make(name, LABELS, **OPTIONS)
+    batches = epoch_of(sampler, 2)
+    state = sampler.state_dict()
+    del state["finished"]
+    other = make(name, LABELS, **OPTIONS)
     other.load_state_dict(state)
-    assert other.epoch == 3
-    assert list(other) == batches, "the epoch under way keeps its batches"
-    other.set_epoch(3)
     assert list(other) == batches
-    assert epoch_of(other, 4) == epoch_of(sampler, 4), "and the next one is the same too"
 
 
 @every
@@ -114,15 +178,42 @@ def test_the_number_of_batches_can_be_set(name):
     assert len(epoch_of(make(name, LABELS, **OPTIONS, batches=11))) == 11
 
 
-@every
-def test_ranks_come_from_the_process_group(name, monkeypatch):
+def process_group(monkeypatch, rank, ranks):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    sampler = make(name, LABELS, **OPTIONS)
-    assert (sampler.rank, sampler.ranks) == (1, 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: ranks)
+
+
+@every
+def test_ranks_come_from_the_process_group_when_an_epoch_begins(name, monkeypatch):
+    sampler = make(name, LABELS, **OPTIONS)  # made before the process group
     alone = make(name, LABELS, **OPTIONS, rank=0, ranks=1)
+    assert (sampler.rank, sampler.ranks) == (0, 1)
+    process_group(monkeypatch, 1, 2)
+    assert (sampler.rank, sampler.ranks) == (1, 2)
+    assert (alone.rank, alone.ranks) == (0, 1)
     assert [batch[4:] for batch in alone] == list(sampler)
+    process_group(monkeypatch, 2, 4)
+    assert [batch[4:6] for batch in alone] == list(sampler)
+
+
+@every
+def test_more_ranks_than_items_of_a_batch_are_explained_when_an_epoch_begins(name, monkeypatch):
+    sampler = make(name, LABELS, **OPTIONS)
+    process_group(monkeypatch, 0, 9)
+    with says("batch_size=8", "9", "raise it"):
+        next(iter(sampler))
+
+
+def test_libraries_find_set_epoch_and_may_not_share_out_parts_of_batches(monkeypatch):
+    """Lightning and accelerate look for `sampler`; who asks for `drop_last` is about to share out the batches."""
+    sampler = make("spc", LABELS, **OPTIONS)
+    assert sampler.sampler is sampler
+    assert not hasattr(sampler, "drop_last")
+    process_group(monkeypatch, 1, 2)
+    with says("already gives each of the 2 processes its part", "rank=0, ranks=1", "use_distributed_sampler=False"):
+        sampler.drop_last  # noqa: B018
+    assert not hasattr(make("spc", LABELS, **OPTIONS, rank=0, ranks=1), "drop_last")
 
 
 @every
@@ -224,23 +315,26 @@ def test_who_needs_embeddings_says_so(name):
 @banked
 def test_batches_before_the_first_full_pass_are_an_error(name):
     sampler = bare(name)
+    sampler.set_epoch(0)
     with says("29 of 29 items are not known", "sampler.update(indices, embeddings)"):
-        sampler.set_epoch(0)
+        list(sampler)
     sampler.update(torch.arange(20), embeddings_of(20))
     with says("9 of 29 items"):
         list(sampler)
     sampler.update(torch.arange(20, 29), embeddings_of(9))
     assert sampler.ready
     assert len(list(sampler)) == len(sampler)
+    assert sampler.epoch == 0, "iterations that could not begin do not count"
 
 
 @banked
-def test_batches_are_fixed_at_set_epoch(name):
+def test_batches_are_chosen_when_the_epoch_begins(name):
     sampler, still = (make(name, labels_of([6] * 12), batch_size=8, pool=24) for _ in range(2))
-    sampler.set_epoch(1)
+    batches = iter(sampler)
+    given = [next(batches)]
     sampler.update(torch.arange(72), embeddings_of(72, seed=9))
-    assert list(sampler) == epoch_of(still, 1)
-    assert epoch_of(sampler, 2) != epoch_of(still, 2), "the next epoch knows the new embeddings"
+    assert given + list(batches) == epoch_of(still, 0)
+    assert list(sampler) != epoch_of(still, 1), "the next epoch knows the new embeddings"
 
 
 @banked
@@ -259,7 +353,7 @@ def test_wrong_updates_are_explained(name):
     with says("has 29 items, this one 5"):
         other = kinfold.samplers.create(name, [0, 0, 1, 1, 1], batch_size=2)
         other.load_state_dict({**sampler.state_dict(), "planned": None})
-    sampler.set_epoch(0)
+    next(iter(sampler))
     with says("saved batches have shape (3, 8)", "(5, 8)"):
         make(name, LABELS, **OPTIONS, batches=5).load_state_dict(sampler.state_dict())
 

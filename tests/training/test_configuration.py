@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 import kinfold
 from kinfold import recipes
 from kinfold.training.configuration import Choice, Configuration, Schedule
-from kinfold.training.parsing import changed, configure, read, tables, to_toml
+from kinfold.training.parsing import changed, combined, configure, read, tables, to_toml
 from kinfold.training.schedules import factor
+from kinfold.training.usual import RAW_LENGTH
 
 
 def test_a_resolved_configuration_survives_being_written_and_read():
@@ -24,8 +25,11 @@ def test_every_recipe_of_the_package_is_valid(name):
     assert isinstance(configure(read(recipes.find(name))), Configuration)
 
 
+MILESTONES = ["schedule.name=milestones", "schedule.at=[1, 2]"]
+
+
 def test_changes_are_written_as_in_toml_and_words_need_no_quotes():
-    found = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "schedule.at=[1, 2]", "seed=7"])
+    found = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "seed=7", *MILESTONES])
     assert found.loss == Choice("margin", {"beta": 0.6})
     assert (found.data.name, found.schedule.at, found.seed) == ("cub", [1, 2], 7)
 
@@ -122,3 +126,60 @@ def test_schedules_are_what_their_names_say():
     assert [factor(Schedule("step", every=2), step, 6) for step in range(5)] == [1, 1, 0.1, 0.1, 0.1**2]
     assert [factor(Schedule("milestones", at=[1, 3]), step, 6) for step in range(4)] == [1, 0.1, 0.1, 0.1**2]
     assert [factor(Schedule("linear", floor=0.5), step, 4) for step in range(5)] == [1, 0.875, 0.75, 0.625, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("schedule.factor=0.5", "schedule.factor=0.5 belongs to step and milestones, and constant would ignore it"),
+        ("schedule.floor=0.1", "schedule.floor=0.1 belongs to cosine and linear"),
+        ("schedule.every=7", "schedule.every=7 belongs to step"),
+        ("schedule.at=[3]", r"schedule.at=\[3\] belongs to milestones"),
+        ("optimizer.momentum=0.5", "optimizer.momentum=0.5 belongs to sgd and rmsprop, and adam would ignore it"),
+    ],
+)
+def test_a_setting_that_another_one_switches_off_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        configure({}, [change])
+
+
+def test_auto_stands_for_what_is_usual_with_the_loss():
+    tables = {
+        "model": {"standardize": True, "init_length": "auto"},
+        "miner": {"name": "auto"},
+        "optimizer": {"lr": "auto"},
+    }
+
+    def auto(*changes, **layers):
+        given = configure(combined(tables, layers), changes)
+        miner = None if given.miner is None else given.miner.name
+        return miner, given.optimizer.lr, given.model.init_length
+
+    assert auto() == (None, 5e-4, 1.0)  # the default loss
+    assert auto("loss.name=margin") == auto(loss={"name": "contrastive"}) == ("distance-weighted", 5e-4, 1.0)
+    assert auto("loss.name=lifted") == ("multi-similarity", 5e-4, 1.0)
+    assert auto("loss.name=lifted", "loss.variant=oh-song") == (None, 5e-4, 1.0)
+    assert auto("loss.name=quadruplet") == (None, 1e-4, 1.0)
+    assert auto("loss.name=n-pair") == (None, 5e-4, RAW_LENGTH)
+    assert auto("loss.name=triplet", "miner.name=semihard", "optimizer.lr=0.1") == ("semihard", 0.1, 1.0)
+    assert auto("loss.name=margin", "miner.name=none") == (None, 5e-4, 1.0)
+    assert configure(tables, ["loss.name=margin", "miner.switch=0.2"]).miner.options == {"switch": 0.2}
+    with pytest.raises(ValueError, match=r"\[miner\] has switch, and the loss 'triplet' has no usual miner"):
+        configure(tables, ["loss.name=triplet", "miner.switch=0.2"])
+    with pytest.raises(ValueError, match=r"a rate for standardized features: set model\.standardize"):
+        configure({"optimizer": {"lr": "auto"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ("evaluation.patience_after=1.5", "patience_after is the share of the steps .* in \\[0, 1\\]; got 1.5"),
+        ("evaluation.patience_after=-0.1", "got -0.1"),
+        ("evaluation.patience_after=nan", "got nan"),
+        ("model.init_length=0", "model.init_length must be a positive number, got 0"),
+        ("optimizer.proxy_factor=-1", "optimizer.proxy_factor must be a number from 0 up, got -1"),
+    ],
+)
+def test_shares_lengths_and_factors_out_of_range_are_refused(change, match):
+    with pytest.raises(ValueError, match=match):
+        configure({}, [change])

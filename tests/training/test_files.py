@@ -1,9 +1,9 @@
 """State files: everything comes back with type and bits, nothing else is taken, and a file is whole or not there."""
 
+import hashlib
 import json
 import math
 import os
-from contextlib import suppress
 
 import pytest
 import torch
@@ -179,7 +179,7 @@ def test_a_changed_byte_is_always_found_by_the_checksum(tmp_path_factory, writte
     path.write_bytes(changed)
     with pytest.raises(ValueError, match=r"state.safetensors is damaged.*sha256"):
         read_state(path, sha256)
-    with suppress(ValueError):  # without it the change may go unnoticed, but no other error than this one may come
+    with pytest.raises(ValueError, match=r"state.safetensors is damaged"):  # by the checksum in the file itself
         read_state(path)
 
 
@@ -208,6 +208,21 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     save_file({"a": torch.ones(1)}, path)
     with pytest.raises(ValueError, match="foreign is damaged or not a file of this kind"):
         read_state(path)
+
+
+def test_a_state_of_an_earlier_version_is_refused_because_nothing_vouches_for_it(tmp_path):
+    path = tmp_path / "old.safetensors"
+    save_file({"model.a": torch.ones(1)}, path, {"structure": '{"dict": [[{"value": "a"}, {"tensor": "model.a"}]]}'})
+    with pytest.raises(
+        ValueError, match=r"old.safetensors has no checksum: an earlier version .* wrote it. Make it anew"
+    ):
+        read_state(path)
+
+
+def test_the_bytes_of_a_state_depend_on_the_state_alone(tmp_path):
+    state = {"b": [torch.ones(2), 1.5], "a": {"c": torch.zeros(3, dtype=torch.int8)}}
+    first, second = (write_state(tmp_path / name, state) for name in "ab")
+    assert first == second == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
 
 
 def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
@@ -256,3 +271,15 @@ def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "fsync", only_files)
     write_text(tmp_path / "a.txt", "there")
     assert (tmp_path / "a.txt").read_text() == "there"
+
+
+def test_every_single_changed_bit_is_called_damage(tmp_path):
+    path = tmp_path / "state.safetensors"
+    write_state(path, {"a": torch.arange(3.0), "b": [1]})
+    content = path.read_bytes()
+    for place in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match=r"state.safetensors is damaged"):
+            read_state(path)

@@ -288,3 +288,25 @@ def test_the_command_survives_signals(numbers, tmp_path):
     done = subprocess.run([*command, *arguments], env=ONE_THREAD, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert difference(folder, tmp_path / "expected") == ""
+
+
+@pytest.mark.parametrize("changed", [{}, {"ranks": 2}, {"packages": {"torch": "1.0"}}])
+def test_other_conditions_of_a_resumed_run_are_said_and_recorded(tmp_path, changed, recwarn):
+    with pytest.raises(Stopped):
+        run("margin", tmp_path / "run", signalling("step", 5, signal.SIGTERM))
+    environment = tmp_path / "run" / "environment.json"
+    about = {**json.loads(environment.read_text()), **changed}
+    environment.write_text(json.dumps(about))
+    go_on("margin", tmp_path / "run")
+    warned = [str(warning.message) for warning in recwarn if "other conditions" in str(warning.message)]
+    if not changed:
+        assert not warned
+        assert "resumed" not in json.loads(environment.read_text())
+        return
+    (message,) = warned
+    assert "will not be bit for bit" in message
+    (entry,) = json.loads(environment.read_text())["resumed"]
+    assert entry["step"] == 5
+    if "ranks" in changed:
+        assert "ranks 2 -> 1" in message
+        assert entry["changed"] == ["ranks 2 -> 1"]

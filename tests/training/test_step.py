@@ -148,11 +148,11 @@ def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_left_as_it_was
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def trainer(model, steps=4, callbacks=(), settings=None, **options):
+def trainer(model, steps=4, callbacks=(), settings=None, objective=None, **options):
     data = dataset()
     data = data.where(torch.arange(len(data)) < 90)
     sampler = kinfold.samplers.create("spc", data.labels, batch_size=16, per_class=4)
-    objective = contrastive()
+    objective = objective or contrastive()
     made = optimizer(model, objective, settings or Optimizer(name="sgd", lr=1.0, momentum=0.0))
     batches = Batches(data, batch_sampler=sampler)
     return Trainer(Step(model, objective), made, batches, sampler, steps=steps, callbacks=callbacks, **options)
@@ -220,6 +220,20 @@ def test_a_loss_that_is_not_finite_ends_training_without_an_update(poison):
     assert int(made.optimizer.state_dict()["state"][0]["step"]) == 2
     assert [event.kind for event in events] == ["step", "step", "step", "end"]
     assert not math.isfinite(events[2].values["loss"])
+
+
+@pytest.mark.parametrize("loss", ["histogram", "fastap", "quadruplet", "triplet", "margin"])
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_embeddings_that_are_not_finite_end_training_as_diverged_whatever_the_loss(loss, poison):
+    model = Trunk()
+
+    def spoil(event):
+        with torch.no_grad():
+            model.head.bias[0] = poison
+
+    made = trainer(model, 6, [spoil], objective=Objective(kinfold.losses.create(loss)))
+    made.fit()
+    assert made.done == made.diverged == 1
 
 
 def test_a_run_that_diverged_ends_with_its_best_weights_and_says_why(tmp_path):

@@ -80,10 +80,52 @@ def test_the_oracle_takes_the_best_of_every_metric_and_is_marked(tmp_path):
         assert run.scores["test"][name] == max(event[name] for event in seen)
 
 
-def test_patience_stops_when_nothing_gets_better(tmp_path):
-    run = trained(tmp_path / "run", ["optimizer.lr=0", "training.steps=500", "evaluation.patience=3"])
-    assert run.scores["steps"] == 30
-    assert run.scores["ended"] == "no better value for too long"
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        (["evaluation.patience_after=0"], 30),
+        (["evaluation.patience_after=0.25"], 50),
+        ([], 100),  # half of the steps, where nothing else is said
+        (["evaluation.patience_after=0", "schedule.warmup=61"], 70),
+        (["evaluation.patience_after=1"], 200),
+    ],
+)
+def test_patience_stops_no_run_before_its_least_steps_and_the_warmup(tmp_path, changes, steps):
+    given = ["optimizer.lr=0", "training.steps=200", "evaluation.patience=3", *changes]
+    run = trained(tmp_path / "run", given)
+    assert run.scores["steps"] == steps
+    assert run.scores["ended"] == ("all steps done" if steps == 200 else "no better value for too long")
+
+
+def test_patience_counts_from_the_best_step_on():
+    selection = Selection("validation", "map@r", patience=2, least_steps=40)
+    stops = []
+    for step, value in zip(range(0, 80, 10), (0.5, 0.4, 0.4, 0.6, 0.5, 0.7, 0.5, 0.5), strict=True):
+        selection.judge(step, {"map@r": value})
+        stops.append(selection.exhausted)
+    assert stops == [False] * 7 + [True]  # at 20 patience was over and the least steps were not
+
+
+def test_a_run_that_selects_the_start_says_so(tmp_path):
+    run = trained(tmp_path / "run", ["optimizer.lr=30", "optimizer.name=sgd"])
+    assert run.scores["selected_start"] is True
+    assert (run.scores["step"], run.scores["start"]["test"]) == (0, run.scores["test"])
+    untouched = trained(tmp_path / "none", ["training.steps=0"])
+    assert untouched.scores["selected_start"] is False  # nothing was asked of it
+    assert untouched.scores["start"]["test"] == untouched.scores["test"]
+    last = trained(tmp_path / "last", ["optimizer.lr=30", "optimizer.name=sgd", "evaluation.selection=last"])
+    assert last.scores["selected_start"] is False
+
+
+@pytest.mark.parametrize("selection", ["validation", "last", "test-oracle"])
+def test_scores_of_the_start_are_those_of_the_weights_before_training(tmp_path, selection):
+    run = trained(tmp_path / "run", [f"evaluation.selection={selection}", "data.validation=0.25"])
+    assert run.scores["selected_start"] is False
+    for split, scores in run.scores["start"].items():
+        data = run.data(split)
+        assert kinfold.metrics.evaluate(run.embed_start(data), data.labels, metrics=["recall@1", "map@r"]) == scores
+        assert scores["map@r"] < run.scores[split]["map@r"]
+    assert set(run.scores["start"]) == {"validation", "test"}
 
 
 def test_a_smaller_value_is_better_where_the_metric_says_so():
@@ -304,7 +346,11 @@ def test_tensorboard_gets_losses_and_scores(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["data.validation=0"], "needs classes to select on"),
+        (["data.validation=0"], "no validation classes.*do without: --set evaluation.selection=last$"),
+        (
+            ["data.validation=0", "evaluation.patience=3"],
+            "do without: --set evaluation.selection=last --set evaluation.patience=none$",
+        ),
         (["data.validation=0.01"], "choose another data.validation"),
         (["model.backbone=conv4"], "holds rows of features, which the backbone 'conv4' does not take"),
         (["sampler.batch_size=25"], "25"),

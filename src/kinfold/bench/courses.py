@@ -74,14 +74,35 @@ def _search(
             continue
         cells = trial_cells(suite, data, method, trial.number)
         done = yield [place.task(cell, trial_tables(suite, cell, trial.values)) for cell in cells]
-        reached = [_validation(place, cell, suite.metric) for cell in cells] if all(done) else []
-        known = [value for value in reached if value is not None]
-        # a trial without a number in some fold is no setting to use
-        looking.tell(trial, sum(known) / len(known) if len(known) == len(cells) else None)
+        looking.tell(trial, _reached(place, cells, suite.metric) if all(done) else None)
+    _check_values(suite, place, data, method, looking)
     return looking
 
 
+def _check_values(suite: Suite, place: BenchFolder, data: str, method: str, looking: Study) -> None:
+    """ValueError where the journal has another value for a trial than its runs, whose scores have checksums."""
+    for trial, value in looking.history():
+        cells = trial_cells(suite, data, method, trial.number)
+        here = all(RunFolder(place.inside(cell.name)).finished for cell in cells)  # or on another machine
+        if value is None or not here:
+            continue
+        reached = _reached(place, cells, suite.metric)
+        if value != reached:
+            raise ValueError(
+                f"the search of {method} on {data} is damaged: {place.journal.name} says that trial {trial.number} "
+                f"reached {value}, but the scores of its runs say {reached}. Restore it, or begin the bench anew in "
+                "another folder"
+            )
+
+
+def _reached(place: BenchFolder, cells: Sequence[Cell], metric: str) -> float | None:
+    """The mean over the folds; a trial without a number in some fold is no setting to use, and has none."""
+    values = [_validation(place, cell, metric) for cell in cells]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(cells) else None
+
+
 def _validation(place: BenchFolder, cell: Cell, metric: str) -> float | None:
-    scores = json.loads(RunFolder(place.path / cell.name).scores.read_text())
+    scores = RunFolder(place.inside(cell.name)).read_scores()
     value: float | None = scores.get("validation", {}).get(metric)
     return value

@@ -1,6 +1,8 @@
 """The folder of a bench: where every cell lies, what was asked of it and how it ended."""
 
 import json
+import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,8 +11,35 @@ from pathlib import Path
 from typing import Any
 
 from kinfold.bench.tasks import Outcome, Task
-from kinfold.files import held, write_json, write_text
+from kinfold.documents import read_result, read_toml, write_result
+from kinfold.files import (
+    check_path,
+    held,
+    make_folder,
+    open_append,
+    read_bytes,
+    remove,
+    remove_half_written,
+    write_text,
+)
 from kinfold.protocols.repeat import fold_folder
+
+RECORD = {
+    "kind": str,
+    "error": (str, None),
+    "details?": str,
+    "seconds": float,
+    "asked": {str: object},
+}
+_OWN = re.compile(r"suite\.toml|results\.csv|results\.parquet|table\.md")
+_RECORDS = re.compile(r".+\.json")
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+_TRIALS = "search"
+
+
+def is_trial(name: str) -> bool:
+    """Whether a cell of this name belongs to a search."""
+    return name.startswith(f"{_TRIALS}/")
 
 
 @dataclass(frozen=True)
@@ -27,7 +56,7 @@ class Cell:
     def repeat(self) -> str:
         """The folder that it shares with its other folds, below that of the bench."""
         if self.trial is not None:
-            return f"search/{self.data}/{self.method}/trial-{self.trial}"
+            return f"{_TRIALS}/{self.data}/{self.method}/trial-{self.trial}"
         return f"runs/{self.data}/{self.method}/seed-{self.seed}"
 
     @property
@@ -40,7 +69,10 @@ class Cell:
 
 
 class BenchFolder:
-    """suite.toml; runs/ and search/ with the cells; records/ with how each ended; results.csv and table.md."""
+    """suite.toml; runs/ and search/ with the cells; records/ with how each ended; results.csv and table.md.
+
+    The folder may come from somebody else: no link inside of it is followed.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder)
@@ -66,32 +98,47 @@ class BenchFolder:
         busy = f"another bench is running in {self.path}; wait for it, or choose another folder with --out"
         with held(self.path, busy, advice):
             self._check_kind()
-            for half_written in (*self.path.glob(".*.tmp"), *(self.path / "records").rglob(".*.tmp")):
-                half_written.unlink()  # by a bench that was killed
+            self._check_links()
+            remove_half_written(self.path, _OWN, self.path)
+            for folder, _, _ in os.walk(self.path / "records"):  # which follows no links
+                remove_half_written(Path(folder), _RECORDS, self.path)
             # nobody else writes to it now: a lock is one that a killed bench had, and would be waited for
             self.journal.with_name(f"{self.journal.name}.lock").unlink(missing_ok=True)
             yield
 
     def begin(self, suite: str) -> None:
         """Write down what is compared here from now on."""
-        write_text(self.suite, suite)
+        write_text(self.suite, suite, self.path)
+
+    def read_suite(self) -> dict[str, Any]:
+        """The tables of suite.toml, as they stand."""
+        return read_toml(self.suite, self.path)
+
+    def inside(self, name: str) -> Path:
+        """A file or folder of the bench by its name; ValueError where a link leads out of it."""
+        check_path(self.path / name, self.path)
+        return self.path / name
 
     @property
     def identity(self) -> str:
         """What tells this bench from others that search on the same storage; it stays when the folder is moved."""
-        path = self.path / "search" / "identity"
+        path = self.inside("search/identity")
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, uuid.uuid4().hex)
-        return path.read_text()
+            make_folder(path.parent, self.path)
+            write_text(path, uuid.uuid4().hex, self.path)
+        identity = read_bytes(path, self.path).decode("ascii", "replace")
+        if not _IDENTITY.fullmatch(identity):
+            raise ValueError(f"{path} is damaged: it must hold 32 hexadecimal digits. Delete it to get a new one")
+        return identity
 
     def record(self, name: str) -> dict[str, Any] | None:
         """How a task ended; None where it did not, or where what it made was moved away."""
-        path = self._record(name)
+        path, scores = self._record(name), self.inside(f"{name}/scores.json")
+        check_path(path, self.path)
         if not path.is_file():
             return None
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found if found["error"] is not None or (self.path / name / "scores.json").is_file() else None
+        found = read_result(path, RECORD, self.path)
+        return found if found["error"] is not None or scores.is_file() else None
 
     def done(self, name: str, asked: Mapping[str, Any]) -> bool:
         """Whether a task is through, with the settings that are asked for; ValueError where it had others."""
@@ -109,16 +156,16 @@ class BenchFolder:
 
     def write(self, task: Task, outcome: Outcome) -> None:
         path = self._record(task.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, self.path)
         about = {"kind": task.kind, "error": outcome.error, "details": outcome.details, "seconds": outcome.seconds}
-        write_json(path, {**about, "asked": dict(task.tables)})
+        write_result(path, {**about, "asked": _plain(task.tables)}, self.path)
 
     def task(self, cell: Cell, tables: Mapping[str, Any]) -> Task:
-        return Task("train", cell.name, self.path / cell.name, tables)
+        return Task("train", cell.name, self.inside(cell.name), tables)
 
     def test_task(self, cell: Cell, tables: Mapping[str, Any]) -> Task:
         """Opens the test classes for the repeat that this cell belongs to."""
-        return Task("test", cell.repeat, self.path / cell.repeat, tables)
+        return Task("test", cell.repeat, self.inside(cell.repeat), tables)
 
     def mended(self, task: Task) -> bool:
         """Whether a cell failed before, with other settings than it has now."""
@@ -127,19 +174,29 @@ class BenchFolder:
 
     def set_aside(self, task: Task) -> None:
         """Keep what a failed cell left behind out of the way of a new attempt that could not go on with it."""
+        check_path(task.folder, self.path)
         if task.folder.exists():
             number = 1
             while (aside := task.folder.with_name(f"{task.folder.name}.failed-{number}")).exists():
                 number += 1
             task.folder.rename(aside)
         # last: what is in the folder from now on belongs to the new settings
-        self._record(task.name).unlink()
+        remove(self._record(task.name), self.path)
 
     def _check_kind(self) -> None:
         """ValueError where the folder holds something else than a bench."""
         own = {self.path / ".lock", *self.path.glob(f".{self.suite.name}.*.tmp")}
         if not self.begun and set(self.path.iterdir()) - own:
             raise ValueError(f"{self.path} is not empty and not the folder of a bench; choose another with --out")
+
+    def _check_links(self) -> None:
+        """ValueError where a file that is changed in its place, or a folder of cells, is a link."""
+        for path in (self.path / "runs", self.path / "records", self.suite, self.results, self.parquet, self.table):
+            check_path(path, self.path)
+        for path in (self.log, self.journal):
+            check_path(path, self.path)
+            if path.exists():
+                open_append(path, self.path).close()
 
     def _record(self, name: str) -> Path:
         return self.path / "records" / f"{name}.json"

@@ -6,6 +6,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,10 @@ from typing import Any, Protocol
 
 from kinfold import registry
 from kinfold.bench.tasks import Outcome, Task
+from kinfold.files import open_append
+from kinfold.training.folder import MOST_THREADS
 
+GRACE = 30.0  # seconds to save and stop after SIGTERM, before SIGKILL
 Progress = Callable[[str, float], object]
 
 
@@ -37,13 +41,22 @@ class Workers(Protocol):
 
 
 class Processes:
-    """`jobs` workers with `threads` threads each; what they print goes to `log`."""
+    """Worker processes on this machine.
 
-    def __init__(self, jobs: int, threads: int, log: Path) -> None:
-        for name, value in (("jobs", jobs), ("threads", threads)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+    Args:
+        jobs: How many tasks run at a time.
+        threads: Threads of each.
+        log: The file that gets what workers print.
+        timeout: Seconds without progress after which a task counts as hanging and is ended; None waits for ever.
+            Progress is a training step; what has none, such as reading data or a test, must end within this time.
+        grace: Seconds that a worker has after SIGTERM to save and stop; then it gets SIGKILL.
+    """
+
+    def __init__(self, jobs: int, threads: int, log: Path, timeout: float | None = None, grace: float = GRACE) -> None:
+        check_workers(jobs, threads, timeout)
         self._jobs, self._threads, self._log = jobs, threads, log
+        self.timeout, self._grace = timeout, grace
+        self._stopping = False
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
@@ -57,50 +70,99 @@ class Processes:
             idle = _Worker.start(self._threads, self._log)
             self._workers.append(idle)
             self._selector.register(idle.answers, selectors.EVENT_READ, idle)
-        idle.task = task
+        idle.begin(task)
         idle.give({"kind": task.kind, "name": task.name, "folder": str(task.folder), "tables": task.tables})
 
     def wait(self, seconds: float, progress: Progress) -> list[Outcome]:
-        found = []
+        outcomes = []
         for key, _ in self._selector.select(seconds):
             worker: _Worker = key.data
             for message in worker.received():
+                worker.last_progress = time.monotonic()  # the first message says that it is ready for its task
                 if message["kind"] == "progress":
                     progress(message["name"], message["share"])
                 elif message["kind"] == "outcome":
+                    outcome = Outcome(**{name: value for name, value in message.items() if name != "kind"})
+                    outcomes.append(self._judge(worker, outcome))
                     worker.task = None
-                    found.append(Outcome(**{name: value for name, value in message.items() if name != "kind"}))
             if worker.ended:
-                found += self._buried(worker)
-        return found
+                outcomes += self._buried(worker)
+        self._end_overdue()
+        return outcomes
 
     def stop(self) -> None:
+        self._stopping = True
         for worker in self._workers:
             if worker.task is not None:
-                worker.process.send_signal(signal.SIGTERM)
+                worker.terminate()
 
     def close(self) -> None:
+        for worker in self._workers:  # all at once, so that they stop side by side
+            worker.release()
         for worker in self._workers:
-            worker.close()
+            worker.close(self._grace)
         self._workers.clear()
         self._selector.close()
+
+    def _end_overdue(self) -> None:
+        """SIGTERM for what makes no progress, SIGKILL for what does not react to SIGTERM."""
+        now = time.monotonic()
+        for worker in self._workers:
+            if worker.task is None:
+                continue
+            if worker.terminated_at is not None:
+                if now - worker.terminated_at > self._grace:
+                    worker.process.kill()
+            elif self.timeout is not None and now - (worker.last_progress or now) > self.timeout:
+                worker.timed_out = True
+                worker.terminate()
+
+    def _judge(self, worker: "_Worker", outcome: Outcome) -> Outcome:
+        """A task that stopped because it was too slow would be too slow again: that is counted as an attempt."""
+        if outcome.stopped and worker.timed_out and not self._stopping:
+            return Outcome(outcome.name, outcome.seconds, self._describe_timeout(), lost=True)
+        return outcome
 
     def _buried(self, worker: "_Worker") -> list[Outcome]:
         """A worker is gone; what it was making is not done."""
         self._selector.unregister(worker.answers)
         self._workers.remove(worker)
-        worker.close()
+        worker.release()
+        worker.close(self._grace)
         if worker.task is None:
             return []
-        code = worker.process.returncode
-        if code == -signal.SIGTERM:
-            return [Outcome(worker.task.name, 0.0, stopped=True)]
-        why = f"its process ended with exit code {code}; see {self._log}"
-        if code < 0:
-            why = f"its process was ended by {signal.Signals(-code).name}"
+        name, code = worker.task.name, worker.process.returncode
+        if self._stopping and code < 0:
+            return [Outcome(name, 0.0, stopped=True)]
+        if worker.timed_out:
+            return [Outcome(name, 0.0, self._describe_timeout(), lost=True)]
+        if code >= 0:
+            return [Outcome(name, 0.0, f"its process ended with exit code {code}; see {self._log}")]
+        why = f"its process was ended by {_signal_name(-code)}"
         if code == -signal.SIGKILL:
             why += ", most likely for want of memory: take smaller batches, or run fewer cells at a time (--jobs)"
-        return [Outcome(worker.task.name, 0.0, why)]
+        return [Outcome(name, 0.0, why, lost=True)]
+
+    def _describe_timeout(self) -> str:
+        return f"it made no progress for {self.timeout:g} seconds and was ended; --timeout allows more"
+
+
+def check_workers(jobs: int, threads: int, timeout: float | None) -> None:
+    """ValueError for numbers that no workers can have."""
+    for name, value in (("jobs", jobs), ("threads", threads)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+        if value > MOST_THREADS:
+            raise ValueError(f"{name} must be at most {MOST_THREADS}, got {value}")
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise ValueError(f"timeout must be a number of seconds above 0, got {timeout:g}; leave it out to wait for ever")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # the real-time signals between the first and the last have no names
+        return f"signal {number}"
 
 
 @dataclass(eq=False)
@@ -109,6 +171,9 @@ class _Worker:
     answers: int
     task: Task | None = None
     ended: bool = False
+    last_progress: float | None = None  # None while it starts, which takes as long as it takes
+    terminated_at: float | None = None
+    timed_out: bool = False
     _rest: bytes = field(default=b"")
 
     @staticmethod
@@ -117,7 +182,7 @@ class _Worker:
         command = [sys.executable, "-m", "kinfold.bench.worker", str(writing), str(os.getpid())]
         # more threads than are used would only wait for each other
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        with open(log, "ab") as output:
+        with open_append(log, log.parent) as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -130,6 +195,17 @@ class _Worker:
         worker = _Worker(process, reading)
         worker.give({"threads": threads, "registered": registry.added(), "path": sys.path})
         return worker
+
+    def begin(self, task: Task) -> None:
+        self.task, self.terminated_at, self.timed_out = task, None, False
+        if self.last_progress is not None:
+            self.last_progress = time.monotonic()
+
+    def terminate(self) -> None:
+        """Ask for a stop, once: a second SIGTERM could come while the state is being saved."""
+        if self.terminated_at is None:
+            self.terminated_at = time.monotonic()
+            self.process.send_signal(signal.SIGTERM)
 
     def give(self, message: object) -> None:
         assert self.process.stdin is not None
@@ -145,14 +221,18 @@ class _Worker:
         *lines, self._rest = (self._rest + arrived).split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def close(self) -> None:
+    def release(self) -> None:
+        """Let it end: there are no more tasks, and the one that it has is not waited for."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()  # it ends when there are no more tasks
+            self.process.stdin.close()
         if self.task is not None:
-            self.process.terminate()
+            self.terminate()
+
+    def close(self, grace: float) -> None:
+        """Wait for the end of a worker that was released, but no longer than this."""
         try:
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=grace)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +12,10 @@ from typing import Any
 
 from kinfold.bench.courses import searched, study
 from kinfold.bench.folder import BenchFolder, Cell
+from kinfold.bench.searches import SearchBudget, describe_budgets, search_budgets
 from kinfold.bench.suite import SEARCH_SEED, Suite
 from kinfold.files import write_text, write_whole
-from kinfold.protocols.repeat import Repeat
+from kinfold.protocols.repeat import Repeat, read_repeat_scores
 from kinfold.protocols.statistics import Comparisons, compare
 from kinfold.protocols.tables import (
     Style,
@@ -23,13 +23,14 @@ from kinfold.protocols.tables import (
     caution,
     difference_text,
     difference_unit,
+    escape_markdown,
     markdown_table,
     probability_text,
     render,
     text_table,
 )
 from kinfold.training import Run
-from kinfold.training.parsing import parse, read
+from kinfold.training.parsing import parse
 from kinfold.training.selection import better
 
 COLUMNS = (
@@ -43,8 +44,11 @@ COLUMNS = (
     "result",
     "metric",
     "value",
+    "start",
+    "gain",
     "step",
     "steps",
+    "selected_start",
     "inflated",
     "error",
     "seconds",
@@ -61,6 +65,9 @@ class Bench:
 
     result "validation": of one fold, or of a repeat as the mean over its folds. "separated": on the test classes, the
     mean over the folds' models. "concatenated": of these models side by side. "train": the space of training classes.
+
+    start: what the same model scored before its first step; gain: the value less it. selected_start: whether the run,
+    or every run of the repeat, was asked to train and ended with the weights it began with.
     """
 
     place: BenchFolder
@@ -72,7 +79,10 @@ class Bench:
         place = BenchFolder(folder)
         if not place.begun:
             raise ValueError(f"{place.path} is not the folder of a bench: it has no {place.suite.name}")
-        return Bench(place, parse(Suite, read(place.suite), ""), storage)
+        try:
+            return Bench(place, parse(Suite, place.read_suite(), ""), storage)
+        except ValueError as wrong:
+            raise ValueError(f"the bench {place.path} cannot be opened: {wrong}") from None
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -88,14 +98,44 @@ class Bench:
     def inflated(self) -> bool:
         return any(row["inflated"] for row in self.rows)
 
-    def values(self, data: str, result: str, metric: str) -> dict[str, dict[int, float]]:
-        """method -> seed -> value of a repeat; a method without any repeat is there, empty."""
+    @cached_property
+    def searches(self) -> dict[tuple[str, str], SearchBudget]:
+        """(data set, method) -> the trials of its search and what they chose."""
+        return search_budgets(self.suite, self.place, self.storage)
+
+    def values(self, data: str, result: str, metric: str, column: str = "value") -> dict[str, dict[int, float]]:
+        """method -> seed -> value (or another column) of a repeat; a method without any repeat is there, empty."""
         found: dict[str, dict[int, float]] = {method: {} for method in self.suite.methods}
         for row in self.rows:
             where = (row["data"], row["stage"], row["result"], row["metric"])
-            if where == (data, "test", result, metric) and row["value"] is not None:
-                found[row["method"]][row["seed"]] = row["value"]
+            if where == (data, "test", result, metric) and row[column] is not None:
+                found[row["method"]][row["seed"]] = row[column]
         return found
+
+    def untrained(self, data: str) -> dict[str, str]:
+        """Method -> why no statement compares it: in some repeat every run selected the start."""
+        repeats: dict[str, dict[int, bool]] = {}
+        for row in self.rows:
+            if row["data"] == data and row["stage"] == "test" and row["selected_start"] is not None:
+                repeats.setdefault(row["method"], {})[row["seed"]] = row["selected_start"]
+        return {
+            method: f"{sum(marks.values())} of {len(marks)} repeats selected the start: compared with no method"
+            for method, marks in repeats.items()
+            if any(marks.values())
+        }
+
+    def _start_note(self, data: str, method: str) -> str:
+        """What to know of a method of which some runs selected the start."""
+        untrained = self.untrained(data).get(method)
+        if untrained is not None:
+            return untrained
+        marks = {
+            row["folder"]: row["selected_start"]
+            for row in self.rows
+            if (row["data"], row["method"], row["stage"]) == (data, method, "train") and not row["error"]
+        }
+        count = sum(bool(mark) for mark in marks.values())
+        return f"{count} of {len(marks)} runs selected the start" if count else ""
 
     @property
     def results(self) -> list[str]:
@@ -111,24 +151,29 @@ class Bench:
         values = self.values(data, result, metric)
         if not any(values.values()):
             return None
-        return compare(values, self.suite.baseline, smaller_is_better=better(metric, 0.0, 1.0))
+        less = better(metric, 0.0, 1.0)
+        return compare(values, self.suite.baseline, smaller_is_better=less, untrained=[*self.untrained(data)])
 
     def table(self, data: str, result: str, style: Style = "text") -> str:
-        """Mean and interval over repeats of every metric; the best in bold where it differs from all others."""
+        """Mean and interval over repeats of every metric; the best in bold where it differs from all others. Beside the
+        metric of the suite stand its value before the first step and the gain over it."""
         metrics = self.metrics(data)
         found = {metric: self.values(data, result, metric) for metric in metrics}
         results = {method: {metric: found[metric][method] for metric in metrics} for method in self.suite.methods}
-        why = {method: self._why(data, method) for method in self.suite.methods}
-        notes = {
-            method: {metric: why[method] for metric in metrics if why[method] and not results[method][metric]}
-            for method in self.suite.methods
-        }
+        started = {metric: self.values(data, result, metric, "start") for metric in metrics}
+        starts = {method: {metric: started[metric][method] for metric in metrics} for method in self.suite.methods}
+        notes = {}
+        for method in self.suite.methods:
+            failed, start = self._why(data, method), self._start_note(data, method)
+            own = {metric: start if results[method][metric] else failed for metric in metrics}
+            notes[method] = {metric: note for metric, note in own.items() if note}
         kind = "" if self.suite.folds == 1 else f", {result}"
         inflated = ", INFLATED: steps chosen on the test classes" if self.inflated else ""
         seeds = len(self.suite.seeds)
         repeats = f"mean ± half width of its 95 % interval over {seeds} repeats" if seeds > 1 else "1 repeat"
         caption = f"{data}: {self.suite.protocol}{kind}, {repeats}{inflated}"
-        return render(assemble(results, notes=notes), metrics, style, caption)
+        rows = assemble(results, notes=notes, starts=starts, untrained=[*self.untrained(data)])
+        return render(rows, metrics, style, caption, gains=[self.suite.metric])
 
     def comparisons(self, data: str, result: str, style: Style = "text") -> str:
         """The paired differences of the suite's metric, with p before and after Holm's correction; in a terminal only
@@ -138,10 +183,13 @@ class Bench:
             return ""
         metric = self.suite.metric
         cells = [["difference", f"{metric}{difference_unit(metric)}", "p", "p, Holm"]]
-        starred = False
+        starred, compared = False, 0
         some = style == "text" and self.suite.baseline is None
         for row in found.rows:
-            if some and found.best not in (row.first, row.second):
+            if row.first in found.untrained or row.second in found.untrained:
+                continue
+            compared += 1
+            if some and found.leader not in (row.first, row.second):
                 continue
             apart = found.told_apart(row.first, row.second)
             starred |= apart
@@ -155,7 +203,7 @@ class Bench:
             )
         draw = markdown_table if style == "markdown" else text_table
         others = "methods and the baseline" if self.suite.baseline else "pairs of methods"
-        where = f"; all of them are in {self.place.table.name}" if some and len(found.rows) >= len(cells) else ""
+        where = f"; all of them are in {self.place.table.name}" if some and compared >= len(cells) else ""
         star = "\\*" if style == "markdown" else "*"  # Markdown would take it for the start of something
         meaning = f"{star}: told apart" if starred else "none of these is told apart"
         footnotes = [
@@ -163,6 +211,11 @@ class Bench:
             "difference: the first less the second, mean over paired repeats ± half width of its 95 % interval",
             caution(min(found.intervals[name].count for name in found.intervals)),
         ]
+        left_out = [f"not compared: {name}: {why}" for name, why in self.untrained(data).items()]
+        left_out = [escape_markdown(note) if style == "markdown" else note for note in left_out]
+        if not compared:
+            return "\n".join(left_out)
+        footnotes += left_out
         return draw(cells, [note for note in footnotes if note], None)
 
     def summary(self, style: Style = "text") -> str:
@@ -171,6 +224,7 @@ class Bench:
         for data in self.suite.sources:
             for result in self.results:
                 parts += [self.table(data, result, style), self.comparisons(data, result, style)]
+            parts.append(describe_budgets(self.searches, data))
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def write(self) -> None:
@@ -179,13 +233,13 @@ class Bench:
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _printed(value) for key, value in row.items()} for row in self.rows)
-        write_text(self.place.results, text.getvalue())
-        write_text(self.place.table, self.summary("markdown"))
+        write_text(self.place.results, text.getvalue(), self.place.path)
+        write_text(self.place.table, self.summary("markdown"), self.place.path)
         if find_spec("pyarrow") is None:
             return
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         table = pyarrow.Table.from_pylist(self.rows, schema=_schema(pyarrow))
-        write_whole(self.place.parquet, lambda file: parquet.write_table(table, file))
+        write_whole(self.place.parquet, lambda file: parquet.write_table(table, file), self.place.path)
 
     def _of(self, data: str, method: str) -> Iterator[Row]:
         suite = self.suite
@@ -210,10 +264,10 @@ class Bench:
         if record["error"] is not None:
             yield about
             return
-        scores = Run.open(self.place.path / cell.name).scores
+        scores = Run.open(self.place.inside(cell.name)).scores
         about |= {"step": scores["step"], "steps": scores["steps"], "inflated": scores["inflated"]}
-        for metric, value in scores.get("validation", {}).items():
-            yield about | {"result": "validation", "metric": metric, "value": value}
+        about["selected_start"] = scores.get("selected_start")
+        yield from _measured(about, "validation", scores)
 
     def _of_repeat(self, cell: Cell) -> Iterator[Row]:
         record = self.place.record(cell.repeat)
@@ -223,11 +277,10 @@ class Bench:
         if record["error"] is not None:
             yield about
             return
-        scores = json.loads((self.place.path / cell.repeat / "scores.json").read_text())
-        about["inflated"] = scores["inflated"]
+        scores = read_repeat_scores(self.place.inside(cell.repeat))
+        about |= {"inflated": scores["inflated"], "selected_start": scores.get("selected_start")}
         for result in ("validation", "separated", "concatenated"):
-            for metric, value in scores.get(result, {}).items():
-                yield about | {"result": result, "metric": metric, "value": value}
+            yield from _measured(about, result, scores)
         for metric, value in scores["train_space"].items():
             yield about | {"result": SPACE, "metric": metric, "value": value}
 
@@ -249,9 +302,18 @@ class Bench:
         return f"failed: {wrong[0]}" if wrong else ""
 
 
+def _measured(about: Row, result: str, scores: dict[str, Any]) -> Iterator[Row]:
+    """A row for each metric of a result, with the start and the gain where they are known."""
+    starts = scores.get("start", {}).get(result, {})
+    for metric, value in scores.get(result, {}).items():
+        start = starts.get(metric)
+        gain = None if start is None or value is None else value - start
+        yield about | {"result": result, "metric": metric, "value": value, "start": start, "gain": gain}
+
+
 def repeat(bench: Bench, data: str, method: str, seed: int) -> Repeat:
     """The runs of one repeat, as one model that embeds and is exported."""
-    return Repeat.open(bench.place.path / Cell(data, method, seed, 0).repeat)
+    return Repeat.open(bench.place.inside(Cell(data, method, seed, 0).repeat))
 
 
 def _printed(value: Any) -> Any:
@@ -263,7 +325,7 @@ def _printed(value: Any) -> Any:
 def _schema(pyarrow: Any) -> Any:
     kinds = {
         **dict.fromkeys(("trial", "seed", "fold", "step", "steps"), pyarrow.int64()),
-        **dict.fromkeys(("value", "seconds"), pyarrow.float64()),
-        "inflated": pyarrow.bool_(),
+        **dict.fromkeys(("value", "start", "gain", "seconds"), pyarrow.float64()),
+        **dict.fromkeys(("inflated", "selected_start"), pyarrow.bool_()),
     }
     return pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])

@@ -1,21 +1,23 @@
 """Run a bench: keep the workers busy, write down how every cell ended, and open the test classes last."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kinfold.bench.courses import Course, course, searched, study, trial_cells, trial_tables
-from kinfold.bench.folder import BenchFolder, Cell
+from kinfold.bench.folder import BenchFolder, Cell, is_trial
 from kinfold.bench.processes import Processes, Workers
 from kinfold.bench.suite import Suite
 from kinfold.bench.tasks import Outcome, Task
+from kinfold.training.checking import check
 from kinfold.training.signals import StopRequest
 
 POLL = 0.5  # seconds between two looks at progress
 ELSEWHERE = 5.0  # seconds between two looks at the trials of another machine
+ATTEMPTS = 3  # at a task whose process is ended from outside, before it counts as failed
 
 
 @dataclass
@@ -57,8 +59,12 @@ def run(
 ) -> State:
     """Make every cell that is not done yet; then open the test classes of every repeat that is complete.
 
-    A cell that fails does not stop the others; it is tried again when the bench is started again. workers: who makes
-    them; processes with one thread each, `jobs` at a time, unless given. storage: the data base of the search.
+    A cell that fails does not stop the others; it is tried again when the bench is started again. One whose process is
+    ended by a signal is tried again at once, ATTEMPTS times in all. A trial of a search that is lost in this way is no
+    failed trial: its method waits for the next start, so that all methods are searched alike.
+
+    workers: who makes the cells; processes with one thread each, `jobs` at a time, unless given. storage: the data base
+    of the search.
     """
     place, asked = BenchFolder(folder), StopRequest()
     check_data(suite)
@@ -75,6 +81,16 @@ def run(
         finally:
             made.close()
         return scheduler.state
+
+
+def check_names(suite: Suite) -> None:
+    """ValueError for the first name, option or value of a method that is wrong, before anything is begun."""
+    for data in suite.sources:
+        for method in suite.methods:
+            try:
+                check(suite.configuration(data, method))
+            except ValueError as wrong:
+                raise ValueError(f"{method} on {data}: {wrong}") from None
 
 
 def check_data(suite: Suite) -> None:
@@ -132,12 +148,18 @@ class Scheduler:
         self._queue: deque[Task] = deque()
         self._tasks: dict[str, Task] = {}  # being made
         self._ended: dict[str, bool] = {}  # name -> done
+        self._attempts = Counter[str]()  # at tasks whose processes were lost
 
     def train(self, workers: Workers) -> None:
         waiting: dict[int, tuple[float, list[str] | None]] = dict.fromkeys(range(len(self._courses)), (0.0, None))
         while waiting:
             for number, (since, names) in [*waiting.items()]:
                 if not all(name in self._ended for name in names or ()) or (not names and time.monotonic() < since):
+                    continue
+                lost = [name for name in names or () if is_trial(name) and self._attempts[name] >= ATTEMPTS]
+                if lost:
+                    del waiting[number]
+                    self._give_up(number, self._describe_lost(lost[0]))
                     continue
                 done = None if names is None else [self._ended[name] for name in names]
                 try:
@@ -208,6 +230,12 @@ class Scheduler:
         if outcome.stopped:
             self._queue.append(task)  # whoever stopped it: as long as nobody stops the bench, it goes on
             return
+        if outcome.lost:
+            self._attempts[outcome.name] += 1
+            if self._attempts[outcome.name] < ATTEMPTS:
+                self._queue.append(task)
+                self._tell(outcome)
+                return
         self._place.write(task, outcome)
         self._ended[outcome.name] = outcome.done
         if outcome.done:
@@ -222,6 +250,12 @@ class Scheduler:
         name = f"{self._suite.sources[data]}, {self._suite.methods[method]}"
         self.state.failed[name] = why
         self._tell(Outcome(name, 0.0, why))
+
+    def _describe_lost(self, name: str) -> str:
+        return (
+            f"{name} was lost {ATTEMPTS} times: {self.state.failed[name]}. Its method keeps this trial, so that all "
+            "methods have as many, and goes on with it when the bench is started again"
+        )
 
     def _progress(self, name: str, share: float) -> None:
         self.state.running[name] = share

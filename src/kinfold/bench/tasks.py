@@ -34,13 +34,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """error: None where the task is done; "stopped" is no error but a request."""
+    """How a task ended.
+
+    Attributes:
+        error: What went wrong; None where the task is done.
+        stopped: It was asked to stop and saved its state, which is no error.
+        details: The traceback of an error.
+        lost: Its process was ended by a signal or hung. This says nothing about the task, which may be tried again.
+    """
 
     name: str
     seconds: float
     error: str | None = None
     stopped: bool = False
     details: str = ""
+    lost: bool = False
 
     @property
     def done(self) -> bool:

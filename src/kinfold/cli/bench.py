@@ -5,12 +5,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kinfold.cli.plugins import Plugins, repeated
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.bench import Bench, State
@@ -30,6 +32,9 @@ def bench(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Cells at a time; one for each core unless given.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each.")] = 1,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds without progress after which a cell is ended and tried again.")
+    ] = None,
     storage: Annotated[
         str | None, typer.Option(help="A data base of Optuna for the search, as in `postgresql://...`.")
     ] = None,
@@ -44,34 +49,39 @@ def bench(
 
     Example: `kinfold bench suite.toml --out bench/birds --jobs 2`
 
-    Stopped or killed, it goes on where it was when it is started again. A cell that fails does not stop the others; it
-    is tried again at the next start (exit code 1 where any failed).
+    Stopped or killed, it goes on where it was when it is started again. A cell whose process is killed is tried again
+    at once. A cell that fails does not stop the others; it is tried again at the next start (exit code 1 where any
+    failed).
     """
     from kinfold.bench import Bench, Interrupted, run
+    from kinfold.bench.run import check_names
 
     given = _suite(suite, resume, changes or [], _roots(root or []))
     folder = resume or out or Path("bench") / given.name
+    check_names(given)
     if dry_run:
         _show_plan(given, as_json)
         return
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     try:
         with watching(enabled=not as_json) as watch:
-            state = run(given, folder, _workers(cluster, count, threads), storage=storage, watch=watch, jobs=count)
+            state = run(
+                given, folder, _workers(cluster, count, threads, timeout), storage=storage, watch=watch, jobs=count
+            )
     except Interrupted:
         on = f"kinfold bench --resume {folder}{repeated(plugin)}"
-        typer.echo(f"interrupted, everything is saved; go on with: {on}", err=True)
+        echo(f"interrupted, everything is saved; go on with: {on}", err=True)
         raise typer.Exit(130) from None
     done = Bench.open(folder, storage)
     done.write()
     if as_json:
-        typer.echo(json.dumps(as_dictionary(done), indent=2))
+        echo(json.dumps(as_dictionary(done), indent=2))
     else:
-        typer.echo(done.summary(), nl=False)
+        echo(done.summary(), nl=False)
         written = (done.place.results, done.place.parquet, done.place.table)
-        typer.echo(f"{folder}: {', '.join(path.name for path in written if path.is_file())}")
+        echo(f"{folder}: {', '.join(path.name for path in written if path.is_file())}")
     for name, why in state.failed.items():
-        typer.echo(f"failed: {name}: {why}", err=True)
+        echo(f"failed: {name}: {why}", err=True)
     if state.failed:
         raise typer.Exit(1)
 
@@ -94,20 +104,43 @@ def as_dictionary(bench: "Bench") -> dict[str, Any]:
                         "metric": metric,
                         "best": compared.best,
                         "real": compared.real,
-                        "methods": {name: vars(entry) for name, entry in compared.intervals.items()},
+                        "not_compared": bench.untrained(data),
+                        "methods": {
+                            name: {**vars(entry), **start_and_gain(bench, data, result, metric, name)}
+                            for name, entry in compared.intervals.items()
+                        },
                         "comparisons": [row._asdict() for row in compared.rows],
                     }
                 )
-    about = {"folder": str(bench.place.path), "protocol": bench.suite.protocol, "seeds": bench.suite.seeds}
+    about: dict[str, Any] = {
+        "folder": str(bench.place.path),
+        "protocol": bench.suite.protocol,
+        "seeds": bench.suite.seeds,
+    }
+    about["searches"] = [
+        {"data": data, "method": method, **asdict(budget)} for (data, method), budget in bench.searches.items()
+    ]
     whole: dict[str, Any] = defined({**about, "inflated": bench.inflated, "failed": bench.failures, "results": found})
     return whole
+
+
+def start_and_gain(bench: "Bench", data: str, result: str, metric: str, method: str) -> dict[str, Any]:
+    """Mean and interval of the start and of the gain over it; None where a bench was made without them."""
+    from kinfold.protocols import interval
+
+    found: dict[str, Any] = {}
+    for column in ("start", "gain"):
+        values = bench.values(data, result, metric, column)[method]
+        found[column] = vars(interval([*values.values()])) if values else None
+    return found
 
 
 @contextmanager
 def watching(enabled: bool = True) -> Iterator["Watch | None"]:
     """A bar with the cells that are being made, or a line for each that is done where nobody watches a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
+
+    from kinfold.cli.console import Console
 
     console = Console(file=sys.stderr)
     if not enabled:
@@ -116,7 +149,11 @@ def watching(enabled: bool = True) -> Iterator["Watch | None"]:
     if not console.is_terminal:
         yield _tell
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[told]}", markup=False),
+    )
     with Progress(*columns, console=console, transient=True) as bars:
         whole = bars.add_task("cells", total=1.0, told="")
         tasks: dict[str, Any] = {}
@@ -132,15 +169,20 @@ def watching(enabled: bool = True) -> Iterator["Watch | None"]:
                     tasks[name] = bars.add_task(name, total=1.0, told="")
                 bars.update(tasks[name], completed=part)
             if outcome is not None and outcome.error:
-                bars.console.print(f"failed: {outcome.name}: {outcome.error}", markup=False, highlight=False)
+                told = f"{_verdict(state, outcome)}: {outcome.name}: {outcome.error}"
+                bars.console.print(told, markup=False, highlight=False)
 
         yield tell
 
 
 def _tell(state: "State", outcome: "Outcome | None") -> None:
     if outcome is not None:
-        how = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
-        print(f"{_told(state)}: {outcome.name}, {how}", file=sys.stderr, flush=True)
+        how = f"{_verdict(state, outcome)}: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
+        echo(f"{_told(state)}: {outcome.name}, {how}", err=True)
+
+
+def _verdict(state: "State", outcome: "Outcome") -> str:
+    return "failed" if outcome.name in state.failed else "tried again"
 
 
 def _told(state: "State") -> str:
@@ -173,14 +215,16 @@ def _roots(given: list[str]) -> dict[str, str]:
     return {name: place for name, _, place in (entry.partition("=") for entry in given)}
 
 
-def _workers(cluster: str | None, jobs: int, threads: int) -> Any:
+def _workers(cluster: str | None, jobs: int, threads: int, timeout: float | None) -> Any:
     from kinfold.bench import Processes
+    from kinfold.bench.processes import check_workers
 
+    check_workers(jobs, threads, timeout)  # before anything is written
     if cluster is None:
-        return lambda place: Processes(jobs, threads, place.log)
+        return lambda place: Processes(jobs, threads, place.log, timeout)
     from kinfold.bench.cluster import Cluster
 
-    return lambda place: Cluster(cluster, jobs, threads)
+    return lambda place: Cluster(cluster, jobs, threads, timeout)
 
 
 def _show_plan(suite: Any, as_json: bool) -> None:
@@ -197,8 +241,8 @@ def _show_plan(suite: Any, as_json: bool) -> None:
                 {"data": data, "method": method, "trials": trials, "runs": runs, "configuration": configuration}
             )
     if as_json:
-        typer.echo(json.dumps(cells, indent=2))
+        echo(json.dumps(cells, indent=2))
         return
     for cell in cells:
-        typer.echo(f"# {cell['data']}, {cell['method']}: {cell['runs']} runs, {cell['trials']} trials of a search")
-        typer.echo(to_toml(cell["configuration"]))
+        echo(f"# {cell['data']}, {cell['method']}: {cell['runs']} runs, {cell['trials']} trials of a search")
+        echo(to_toml(cell["configuration"]))

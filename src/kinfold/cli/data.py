@@ -8,9 +8,10 @@ import typer
 
 from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.data import Dataset
+    from kinfold.data import Dataset, ImageCheck
 
 app = typer.Typer(help="Data sets: what is there, and whether it can be read.", no_args_is_help=True)
 
@@ -26,7 +27,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Counts, splits, class sizes and files that cannot be read; the exit code is 1 where there are some.
+    """Counts, splits, class sizes, transparent images, and files that cannot be read: exit code 1 if there are any.
 
     Example: `kinfold data check cub --root CUB_200_2011`
     """
@@ -37,13 +38,15 @@ def check(
     takes_counts = "check" in inspect.signature(registry.resolve("datasets", name)).parameters
     dataset = load(name, root, changes, **({"check": counts} if takes_counts else {}))
     looked = images and not _is_features(dataset)
-    broken = data.broken_images(dataset, workers) if looked else {}
+    checked = data.check_images(dataset, workers) if looked else data.ImageCheck({}, [])
+    broken = checked.broken
     found = summary(dataset)
     if as_json:
         unreadable = {str(i): why for i, why in broken.items()} if looked else None
-        typer.echo(json.dumps({**found, "unreadable": unreadable}, indent=2))
+        transparent = len(checked.transparent) if looked else None
+        echo(json.dumps({**found, "transparent": transparent, "unreadable": unreadable}, indent=2))
     else:
-        _show(found, broken if looked else None)
+        _show(found, checked if looked else None)
     if broken:
         raise typer.Exit(1)
 
@@ -76,9 +79,10 @@ def _is_features(dataset: "Dataset") -> bool:
     return getattr(first, "ndim", 0) == 1
 
 
-def _show(found: dict[str, Any], broken: dict[int, str] | None) -> None:
-    from rich.console import Console
+def _show(found: dict[str, Any], checked: "ImageCheck | None") -> None:
     from rich.table import Table
+
+    from kinfold.cli.console import Console
 
     console = Console()
     told = f"{found['name']}: {found['items']:,} items, {found['classes']:,} classes"
@@ -92,9 +96,15 @@ def _show(found: dict[str, Any], broken: dict[int, str] | None) -> None:
     for split, numbers in found["splits"].items():
         table.add_row(split, *(f"{number:,}" for number in numbers.values()))
     console.print(table)
-    if broken is None:
+    if checked is None:
         console.print("no image was decoded")
         return
+    if checked.transparent:
+        console.print(
+            f"{len(checked.transparent):,} images have transparent pixels, which are drawn on data.background (white)",
+            soft_wrap=True,
+        )
+    broken = checked.broken
     for why in [*broken.values()][:20]:
         console.print(why, highlight=False, markup=False, soft_wrap=True)
     if len(broken) > 20:

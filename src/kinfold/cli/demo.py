@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kinfold.cli.terminal import echo
+
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs, the table and the report go.")] = Path(
@@ -35,14 +37,15 @@ def demo(
             rows = shown.demo(out, shown.STEPS if steps is None else steps, tell)
             page = write_page(collect(out, tell=tell), out / "report.html")
     except Stopped as stopped:
-        typer.echo(f"{stopped}, saved; the same command goes on", err=True)
+        echo(f"{stopped}, saved; the same command goes on", err=True)
         raise typer.Exit(128 + stopped.signal) from None
     if as_json:
         scores = {row.method: row.scores for row in rows}
-        typer.echo(json.dumps({"report": str(page), "scores": scores}, indent=2))
+        echo(json.dumps({"report": str(page), "scores": scores}, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from kinfold.cli.console import Console
 
     table = Table(title=f"characters never seen in training: {shown.SHOWN}")
     table.add_column("method")

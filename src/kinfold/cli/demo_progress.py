@@ -1,10 +1,10 @@
 """What `kinfold demo` tells where nobody watches a terminal, as in the log of a machine: lines, with the time left."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 
 from kinfold.cli.bench import duration
+from kinfold.cli.terminal import echo
 
 SILENCE = 20.0  # seconds after which a stage that goes on is told of again
 
@@ -37,7 +37,7 @@ class Lines:
         going_on = f", {100 * share:.0f} %" if stage in self._begun else ""
         self._begun.add(stage)
         self._told = now
-        print(f"{self._numbered(stage)}{going_on}{self._left(stage)}", file=sys.stderr, flush=True)
+        echo(f"{self._numbered(stage)}{going_on}{self._left(stage)}", err=True)
 
     def _numbered(self, stage: str) -> str:
         name = stage.removesuffix(self._kept)

@@ -18,6 +18,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from kinfold.cli.terminal import echo
+
 Status = Literal["ok", "note", "problem"]
 
 # extra of kinfold: (modules, packages, what it adds)
@@ -75,7 +77,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
             findings += examined(look)
     broken = [finding for finding in findings if finding.status == "problem"]
     if as_json:
-        typer.echo(json.dumps({"ok": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
+        echo(json.dumps({"ok": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
         _show(findings, len(broken))
     if broken:
@@ -246,9 +248,10 @@ LOOKS = (_versions, _devices, _disk, _data, _training, _processes, _extras)
 
 
 def _show(findings: list[Finding], broken: int) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from kinfold.cli.console import Console
 
     console = Console(file=sys.stdout)
     table = Table()

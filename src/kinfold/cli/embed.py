@@ -1,7 +1,7 @@
 """`kinfold embed`: a feature file from the items of a data set, by a trained run, a backbone or plain pixels."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.runs import SPLIT_HELP, split_of, used
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,10 @@ def embed(
     weights: Annotated[str | None, typer.Option(help="Of the backbone: a file, or `imagenet`.")] = None,
     size: Annotated[int, typer.Option(help="`pixels`: images become this many pixels wide and high.")] = 28,
     grey: Annotated[bool, typer.Option(help="`pixels`: grey instead of colour.")] = False,
+    background: Annotated[
+        str | None,
+        typer.Option(help="Color under transparent pixels, a name or #rrggbb: white, or that of the run that embeds."),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Images at a time.")] = 256,
     workers: Annotated[int, typer.Option(help="Processes that decode.")] = 0,
     errors: Annotated[str, typer.Option(help="`raise` at an unreadable image, or `skip` it.")] = "raise",
@@ -51,15 +56,20 @@ def embed(
     """
     from kinfold.cli.progress import reporting
     from kinfold.data.embedding import embed as write
+    from kinfold.data.image_reading import BACKGROUND
     from kinfold.protocols import opened
 
     if run is not None and backbone is not None:
         raise ValueError("--run and --backbone both embed: give one of them")
+    if run is not None and background is not None:
+        raise ValueError("a run embeds on the background that it was trained with: leave --background out")
     if Path(name).is_dir() and root is None:
         if run is not None or backbone is not None:
             raise ValueError(f"{name} is a run and embeds by itself; to embed a data set with it: --run {name}")
         if changes:
             raise ValueError(f"{name} is a run and embeds the data that it was made on: leave --set out")
+        if background is not None:
+            raise ValueError(f"{name} is a run with a background of its own: leave --background out")
         run = Path(name)
         split, dataset = split_of(opened(run), split)
     else:
@@ -68,9 +78,9 @@ def embed(
     if run is not None:
         embedder = _of_run(run)
     elif backbone is None or backbone == "pixels":
-        embedder = _pixels(size, grey)
+        embedder = _pixels(size, grey, background or BACKGROUND)
     else:
-        embedder = _of_backbone(backbone, weights, dataset)
+        embedder = _of_backbone(backbone, weights, dataset, background or BACKGROUND)
     with reporting() as progress:
         broken = write(
             dataset,
@@ -80,16 +90,17 @@ def embed(
             transform=None if embedder.pipeline is None else embedder.pipeline.test,
             normalize=None if embedder.pipeline is None else embedder.pipeline.normalize,
             mode="RGB" if embedder.pipeline is None else embedder.pipeline.mode,
+            background=BACKGROUND if embedder.pipeline is None else embedder.pipeline.background,
             batch_size=batch_size,
             workers=workers,
             errors=errors,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
             progress=progress,
         )
     for why in [*broken.values()][:20]:
-        typer.echo(why, err=True)
+        echo(why, err=True)
     only = "" if split is None else f", {split} alone"
     left_out = f", {len(broken):,} unreadable images left out" if broken else ""
-    typer.echo(f"{out}: {len(dataset) - len(broken):,} rows of {dataset.name}{only}{left_out}")
+    echo(f"{out}: {len(dataset) - len(broken):,} rows of {dataset.name}{only}{left_out}")
 
 
 @dataclass(frozen=True)
@@ -109,18 +120,20 @@ def _of_run(folder: Path) -> Embedding:
     return Embedding(run.model(), run.pipeline, {"run": str(folder), "weights": digest.hexdigest()})
 
 
-def _of_backbone(name: str, weights: str | None, dataset: "Dataset") -> Embedding:
+def _of_backbone(name: str, weights: str | None, dataset: "Dataset", background: str) -> Embedding:
     from kinfold import data, models
 
     options = {"width": dataset.items[0].shape[0]} if name == "features" else None
     network = models.create(name, weights=weights, backbone_options=options).eval()
-    pipeline = None if network.backbone.pipeline is None else data.pipeline(network.backbone.pipeline)
+    pipeline = None
+    if network.backbone.pipeline is not None:
+        pipeline = replace(data.pipeline(network.backbone.pipeline), background=background)
     return Embedding(network.features, pipeline, {"backbone": name, "weights": weights})
 
 
-def _pixels(size: int, grey: bool) -> Embedding:
+def _pixels(size: int, grey: bool, background: str) -> Embedding:
     from kinfold import data
     from kinfold.data.embedding import pixels
 
-    pipeline = data.Pipeline(data.Warp(size), data.Warp(size), None, "L" if grey else "RGB")
+    pipeline = data.Pipeline(data.Warp(size), data.Warp(size), None, "L" if grey else "RGB", background)
     return Embedding(pixels, pipeline, {"backbone": "pixels", "size": size, "grey": grey})

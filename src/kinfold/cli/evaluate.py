@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.runs import SPLIT_HELP
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.data.stored import Stored
@@ -58,6 +60,7 @@ def evaluate(
     from kinfold.cli.progress import reporting
     from kinfold.data.stored import read_stored
     from kinfold.metrics import examine
+    from kinfold.metrics.named import DEFAULT, uses_coarse_labels, uses_gallery
 
     names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
     if per_class and names and per_class not in names:
@@ -68,6 +71,9 @@ def evaluate(
             if gallery is not None or where or any(keys.values()) or coarse_key:
                 raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
             queries, others, usual, about = of_run(embeddings, split, progress)
+            # what the data has to offer, and these metrics do not ask for
+            queries = queries if uses_coarse_labels(names or DEFAULT) else replace(queries, coarse_labels=None)
+            others = others if uses_gallery(names or DEFAULT) else None
             distance = distance or usual
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
@@ -75,7 +81,7 @@ def evaluate(
             others = None if gallery is None else read_stored(gallery, where=where, **keys)
             distance, about = distance or "cosine", {}
             if not where and len(queries.splits) > 1 and not as_json:
-                typer.echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
+                echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
         found = examine(
             queries.embeddings,
             queries.labels,
@@ -92,14 +98,15 @@ def evaluate(
     classes = found.per_class(per_class) if per_class else {}
     ranked = sorted(classes.items(), key=lambda entry: entry[1])
     if as_json:
-        print(
+        echo(
             json.dumps(
                 about | _as_json(found.values, found.intervals, ranked, per_class, queries, others, distance), indent=2
             )
         )
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from kinfold.cli.console import Console
 
     told = f"{about['split']} split of {about['run']}: " if about else ""
     told += f"{len(queries.labels):,} queries, {_classes(len(found.classes))}, "

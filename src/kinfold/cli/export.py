@@ -9,6 +9,7 @@ import typer
 
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.runs import used
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +48,7 @@ def export(
     pipeline = space.pipeline
     about = {"run": space.folder.resolve().name, "distance": space.distance}
     if pipeline is not None:
-        about |= {"mode": pipeline.mode, "transform": repr(pipeline.test)}
+        about |= {"mode": pipeline.mode, "background": pipeline.background, "transform": repr(pipeline.test)}
     network = copy.deepcopy(space.model()).float().cpu().eval()
     deployed = Deployed(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
     try:
@@ -60,17 +61,21 @@ def export(
             written = write(deployed, out, example, tolerance=tolerance, about=about)
             tell("write and check", 1.0)
     except ExportError as failed:
-        typer.echo(f"error: {failed}", err=True)
+        echo(f"error: {failed}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         found = {"path": str(out), "bytes": out.stat().st_size, "difference": written.difference}
-        typer.echo(json.dumps({**found, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
+        echo(json.dumps({**found, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
         return
     size = out.stat().st_size / 1e6
-    typer.echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
+    echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
     for key, value in written.metadata.items():
-        told = value if key != "transform" or pipeline is None else f"{in_words(pipeline.test)}, before the model"
-        typer.echo(f"  {key}: {told}")
+        told = value
+        if pipeline is not None and key == "transform":
+            told = f"{in_words(pipeline.test)}, before the model"
+        elif key == "background":
+            told = f"transparent pixels are drawn on {value}, before the transform"
+        echo(f"  {key}: {told}")
 
 
 def in_words(transform: "Transform") -> str:
@@ -111,7 +116,9 @@ def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Te
     if pipeline is None:
         inputs = next(iter(Batches(dataset, batch_size=len(dataset)))).images.float()
     else:
-        reading = Batches(dataset, pipeline.test, mode=pipeline.mode, batch_size=len(dataset))
+        reading = Batches(
+            dataset, pipeline.test, mode=pipeline.mode, background=pipeline.background, batch_size=len(dataset)
+        )
         inputs = next(iter(reading)).images
     # in float32, whatever the run computed in
     expected = embedded(deployed.embedder, dataset, pipeline)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import typer
 from torch import Tensor
 
 from kinfold import data, registry
+from kinfold.cli.terminal import echo
 from kinfold.data.dataset import SPLITS
 from kinfold.data.folder import images_below
+from kinfold.data.table import holds_pictures
+from kinfold.files import check_path, make_folder
 from kinfold.training.state import read_state, write_state
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ def _read(given: str) -> data.Dataset:
             return data.make(path.name, data.ImageFiles(path, images), [""] * len(images), ["test"] * len(images))
         return data.load("folder", path)
     if path.is_file():
-        return data.load("table" if path.suffix.lower() == ".csv" else "features", path)
+        return data.load("table" if holds_pictures(path) else "features", path)
     if given in registry.names("datasets"):
         return data.load(given)
     near = registry.nearest(given, registry.names("datasets"))
@@ -125,24 +127,22 @@ def _embedded(run: "Run", dataset: data.Dataset, key: str, weights: str, progres
     if run.pipeline is None:
         return embed(run, dataset, progress)  # a head on features costs no more than to see whether they changed
     prefix = f"embeddings-{re.sub(r'[^A-Za-z0-9.-]+', '_', key)}"
-    file = run.folder / "cache" / f"{prefix}-{weights}.safetensors"
-    identity = _identity(run, dataset)
+    file = run.folder / "cache" / f"{prefix}.safetensors"
+    check_path(file, run.folder)
+    identity = f"{weights} {_identity(run, dataset)}"
     try:
-        kept = read_state(file)
-        if isinstance(kept, dict) and kept.get("identity") == identity and len(kept["embeddings"]) == len(dataset):
-            found: Tensor = kept["embeddings"]
-            return found
+        kept = read_state(file, within=run.folder)
+        rows = kept.get("embeddings") if isinstance(kept, dict) and kept.get("identity") == identity else None
+        if isinstance(rows, Tensor) and len(rows) == len(dataset):
+            return rows
     except (ValueError, OSError):  # not there, damaged, not to be read: then it is made anew
         pass
     rows = embed(run, dataset, progress).cpu()
     try:
-        file.parent.mkdir(exist_ok=True)
-        write_state(file, {"identity": identity, "embeddings": rows})
-        for old in file.parent.glob("embeddings-*.safetensors"):
-            if old != file and old.name.rpartition("-")[0] == prefix:  # of other weights
-                old.unlink()
+        make_folder(file.parent, run.folder)
+        write_state(file, {"identity": identity, "embeddings": rows}, run.folder)
     except OSError as wrong:
-        typer.echo(f"the embeddings are not kept for the next search: {wrong}", err=True)
+        echo(f"the embeddings are not kept for the next search: {wrong}", err=True)
     return rows
 
 
@@ -163,6 +163,9 @@ def _identity(run: "Run", dataset: data.Dataset) -> str:
             known = thing.path.stat() if thing.path.exists() else None
             about = None if known is None else (known.st_size, known.st_mtime_ns)
             digest.update(f"{thing.path} {thing.box} {about}\n".encode("utf-8", "surrogateescape"))
+        elif isinstance(thing, data.ImageBytes):
+            digest.update(f"{len(thing.content)} {thing.box}\n".encode())
+            digest.update(thing.content)
         else:
             digest.update(f"{thing.dtype} {thing.shape}".encode())
             digest.update(thing.tobytes())

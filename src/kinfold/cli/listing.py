@@ -11,6 +11,7 @@ import typer
 
 from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.terminal import echo
 from kinfold.recipes import papers
 
 _ROOT = Path(registry.__file__).parents[1]
@@ -31,27 +32,27 @@ def listing(
     if kind is not None and name is not None:
         text, options = _described(kind, name)
         if as_json:
-            typer.echo(json.dumps({"kind": kind, "name": name, "text": text, "options": options}, indent=2))
+            echo(json.dumps({"kind": kind, "name": name, "text": text, "options": options}, indent=2))
             return
-        typer.echo(text)
+        echo(text)
         if options:
-            typer.echo("\nOptions")
+            echo("\nOptions")
             width = max(map(len, options))
             for option, value in options.items():
-                typer.echo(f"  {option:<{width}}  {value}")
+                echo(f"  {option:<{width}}  {value}")
         return
     kinds = registry.kinds() if kind is None else [kind]
     found = {entry: registry.names(entry) for entry in kinds}
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     if kind is None:
         for entry, names in found.items():
-            typer.echo(f"{entry}: {', '.join(names)}")
+            echo(f"{entry}: {', '.join(names)}")
         return
     width = max(map(len, found[kind]))
     for known in found[kind]:
-        typer.echo(f"{known:<{width}}  {summary(kind, known)}".rstrip())
+        echo(f"{known:<{width}}  {summary(kind, known)}".rstrip())
 
 
 def summary(kind: str, name: str) -> str:

@@ -1,7 +1,8 @@
 """The command `kinfold` and its exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted, 143 terminated."""
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ from kinfold.cli.listing import listing
 from kinfold.cli.report import report
 from kinfold.cli.reproduce import reproduce
 from kinfold.cli.search import search
+from kinfold.cli.terminal import echo
 from kinfold.cli.train import train
 
 app = typer.Typer(
@@ -44,17 +46,23 @@ app.command("doctor")(doctor)
 @app.callback(invoke_without_command=True)
 def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     if version:
-        typer.echo(f"kinfold {kinfold.__version__}")
+        echo(f"kinfold {kinfold.__version__}")
         raise typer.Exit
+
+
+def _format_warning(message: Warning | str, *_: Any, **__: Any) -> str:
+    """One line, without the place in the code that a user of the command does not look at."""
+    return f"warning: {message}\n"
 
 
 def main() -> None:
     """Run, and turn an error of the user's into one line that says how to mend it."""
+    warnings.formatwarning = _format_warning
     try:
         app()
     except (ValueError, OSError, ImportError) as wrong:
-        typer.echo(f"error: {wrong}", err=True)
+        echo(f"error: {wrong}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         sys.exit(130)

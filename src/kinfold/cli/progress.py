@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from kinfold.cli.console import Console
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.training import Event
@@ -20,7 +22,7 @@ def reporting(enabled: bool = True) -> Iterator[Callable[[str, float], None] | N
         yield None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
@@ -52,7 +54,7 @@ def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
         BarColumn(),
         TextColumn("{task.fields[steps]}"),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[loss]} {task.fields[scores]}"),
+        TextColumn("{task.fields[loss]} {task.fields[scores]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("training", total=None, steps="", loss="", scores="")
@@ -70,7 +72,7 @@ def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
 
 def _tell_evaluations(event: "Event") -> None:
     if event.kind == "evaluation":
-        print(f"step {event.step}/{event.steps}: {_scores(event)}", file=sys.stderr, flush=True)
+        echo(f"step {event.step}/{event.steps}: {_scores(event)}", err=True)
 
 
 def _scores(event: "Event") -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.terminal import echo
 
 
 def report(
@@ -54,10 +55,10 @@ def report(
         about["spaces"] = [
             {key: space[key] for key in ("name", "data", "split", "count", "shown")} for space in content["spaces"]
         ]
-        typer.echo(json.dumps(about, indent=2))
+        echo(json.dumps(about, indent=2))
         return
     for sentence in content["missing"]:
-        typer.echo(f"- {sentence}")
+        echo(f"- {sentence}")
     if figures is not None:
-        typer.echo(f"{figures}: {len(written)} files")
-    typer.echo(f"{page}")
+        echo(f"{figures}: {len(written)} files")
+    echo(f"{page}")

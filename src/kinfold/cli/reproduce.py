@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kinfold.cli.bench import watching
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.reproduction.plan import Choices, Plan
@@ -38,6 +39,9 @@ def reproduce(
     trials: Annotated[int, typer.Option(help="Trials of a search in what a row was tuned over.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Trainings at a time; one for each core unless given.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each.")] = 1,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds without progress after which a training is ended and tried again.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder; else bench/NAME.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="Another value for all rows, as in `training.steps=50`.")
@@ -67,7 +71,7 @@ def reproduce(
     for plan in plans:
         plan.require()
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
-    if not _run(plans, out, scale, count, threads, as_json):
+    if not _run(plans, out, scale, count, threads, timeout, as_json):
         raise typer.Exit(1)
 
 
@@ -137,16 +141,32 @@ def _plans(names: list[str], choices: "Choices") -> list["Plan"]:
             found.append(plan(table, choices))
     if not found:
         raise ValueError(f"none of these tables is on {', '.join(choices.data)}")
+    if choices.trials and not any(each.trials for each in found):
+        raise ValueError(
+            f"--trials {choices.trials}: none of these rows says what its authors tuned (a table `search`); leave out "
+            "--trials, or choose rows that have one: --dry-run --json shows it"
+        )
     return found
 
 
-def _run(plans: list["Plan"], out: Path | None, scale: str, jobs: int, threads: int, as_json: bool) -> bool:
+def _run(
+    plans: list["Plan"],
+    out: Path | None,
+    scale: str,
+    jobs: int,
+    threads: int,
+    timeout: float | None,
+    as_json: bool,
+) -> bool:
     """Whether every row came to something."""
     from kinfold.bench import Interrupted, Processes
-    from kinfold.files import write_json, write_text
+    from kinfold.bench.processes import check_workers
+    from kinfold.documents import write_result
+    from kinfold.files import write_text
     from kinfold.reproduction.results import as_dictionary, report
     from kinfold.reproduction.run import reproduce as run
 
+    check_workers(jobs, threads, timeout)
     whole, good = [], True
     try:
         with watching(enabled=not as_json) as watch:
@@ -155,24 +175,24 @@ def _run(plans: list["Plan"], out: Path | None, scale: str, jobs: int, threads: 
                 for found in run(
                     plan,
                     folder,
-                    lambda place: Processes(jobs, threads, place.log),
+                    lambda place: Processes(jobs, threads, place.log, timeout),
                     watch=watch,
                     jobs=jobs,
                     threads=threads,
                 ):
                     place = folder / found.data
                     place.mkdir(parents=True, exist_ok=True)
-                    write_text(place / "published.md", report(found, "markdown") + "\n")
-                    write_json(place / "published.json", as_dictionary(found))
+                    write_text(place / "published.md", report(found, "markdown") + "\n", place)
+                    write_result(place / "published.json", as_dictionary(found), place)
                     whole.append(as_dictionary(found))
                     good = good and not found.failed
                     if not as_json:
-                        typer.echo(report(found) + f"\n{place / 'published.md'}\n")
+                        echo(report(found) + f"\n{place / 'published.md'}\n")
     except Interrupted:
-        typer.echo("interrupted, everything is saved; the same command goes on where it was", err=True)
+        echo("interrupted, everything is saved; the same command goes on where it was", err=True)
         raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(whole, indent=2))
+        echo(json.dumps(whole, indent=2))
     return good
 
 
@@ -189,18 +209,18 @@ def _list_tables(as_json: bool) -> None:
     tables = [papers.find(name) for name in papers.names()]
     if as_json:
         found = [{"name": t.name, "title": t.title, "source": t.source, "paper": t.paper} for t in tables]
-        typer.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     width = max(len(table.name) for table in tables)
     for table in tables:
-        typer.echo(f"{table.name:<{width}}  {table.title} ({table.source})")
+        echo(f"{table.name:<{width}}  {table.title} ({table.source})")
 
 
 def _show(plans: list["Plan"], as_json: bool) -> None:
     from kinfold.reproduction.outline import outline, planned
 
     if as_json:
-        typer.echo(json.dumps([row for plan in plans for row in planned(plan)], indent=2))
+        echo(json.dumps([row for plan in plans for row in planned(plan)], indent=2))
         return
     for plan in plans:
-        typer.echo(outline(plan) + "\n")
+        echo(outline(plan) + "\n")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.data import Dataset
@@ -26,7 +26,7 @@ def used(folder: Path) -> "Run | Repeat":
 def say_unfinished(found: "Run | Repeat") -> None:
     for run in getattr(found, "runs", [found]):
         if not run.finished:
-            typer.echo(
+            echo(
                 f"{run.folder} is not finished: its weights are those of step {run.weights_step}; "
                 f"kinfold train --resume {run.folder} goes on",
                 err=True,

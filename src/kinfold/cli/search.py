@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinfold.cli.plugins import Plugins
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +66,7 @@ def search(
     found = [searched.item(index) for index in indices[0].tolist()]
     scores: list[float] = values[0].tolist()
     if grid is not None:
-        _draw(grid, asked, found, scores)
+        _draw(grid, asked, found, scores, space.background)
     measure = "distance" if space.distance == "euclidean" else "similarity"
     rows = [
         {"rank": rank, measure: score, **item.described(), "same_class": _same(asked, item)}
@@ -74,11 +75,11 @@ def search(
     if as_json:
         about: dict[str, Any] = {"run": str(run), "gallery": searched.name, "items": len(searched.embeddings)}
         about |= {"distance": space.distance, "query": asked.described(), "neighbours": rows}
-        typer.echo(json.dumps({**about, "grid": None if grid is None else str(grid)}, indent=2))
+        echo(json.dumps({**about, "grid": None if grid is None else str(grid)}, indent=2))
         return
     _show(searched, asked, rows, measure)
     if grid is not None:
-        typer.echo(f"{grid}: the query and {len(found)} neighbours")
+        echo(f"{grid}: the query and {len(found)} neighbours")
 
 
 def _query(run: "Run", given: str, gallery: "Gallery") -> "tuple[Item, Tensor]":
@@ -109,12 +110,9 @@ def _array_query(run: "Run", path: Path, gallery: "Gallery") -> "tuple[Item, Ten
 
     from kinfold.cli.gallery import Item, embed
     from kinfold.data import Rows, make
+    from kinfold.data.columns import read_npy
 
-    try:
-        array = np.load(path, allow_pickle=False)
-        assert isinstance(array, np.ndarray)
-    except (ValueError, EOFError, AssertionError) as wrong:
-        raise ValueError(f"{path} is not an .npy file of plain numbers: {wrong}") from None
+    array = np.array(read_npy(path))
     pixels = run.pipeline is not None and array.dtype == np.uint8 and array.ndim in (2, 3)
     if pixels:
         return Item(array, file=str(path)), embed(run, make("query", Rows(array[None]), [""], ["test"]))
@@ -134,22 +132,22 @@ def _same(query: "Item", item: "Item") -> bool | None:
     return None if query.label is None or item.label is None else query.label == item.label
 
 
-def _draw(path: Path, query: "Item", found: "list[Item]", scores: list[float]) -> None:
+def _draw(path: Path, query: "Item", found: "list[Item]", scores: list[float], background: str) -> None:
     from kinfold.report.grid import picture_grid
 
     marks: dict[bool | None, Mark] = {True: "right", False: "wrong", None: "unknown"}
     neighbours = [
-        _tile(item, f"{rank}   {score:.3f}", marks[_same(query, item)])
+        _tile(item, f"{rank}   {score:.3f}", marks[_same(query, item)], background)
         for rank, (score, item) in enumerate(zip(scores, found, strict=True), start=1)
     ]
-    picture_grid(_tile(query, "query", "query"), neighbours, path)
+    picture_grid(_tile(query, "query", "query", background), neighbours, path)
 
 
-def _tile(item: "Item", title: str, mark: "Mark") -> "Tile":
+def _tile(item: "Item", title: str, mark: "Mark", background: str) -> "Tile":
     from kinfold.data import decode
     from kinfold.report.grid import Tile
 
-    picture = None if getattr(item.thing, "ndim", 0) == 1 else decode(item.thing)
+    picture = None if getattr(item.thing, "ndim", 0) == 1 else decode(item.thing, background=background)
     return Tile((title, item.label or _place(item)), picture, mark)
 
 
@@ -163,16 +161,13 @@ def _short(file: str) -> str:
 
 
 def _show(gallery: "Gallery", query: "Item", rows: list[dict[str, Any]], measure: str) -> None:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    def plain(value: object) -> Text:  # names are no markup, and what no terminal can show is replaced
-        return Text(str(value).encode("utf-8", "replace").decode())
+    from kinfold.cli.console import Console
 
     console = Console(file=sys.stdout)
     known = f", class {query.label}" if query.label is not None else ""
-    console.print(plain(f"{_place(query)}{known}, in {gallery.name}: {len(gallery.embeddings):,} items"))
+    console.print(f"{_place(query)}{known}, in {gallery.name}: {len(gallery.embeddings):,} items")
     files = any(row["file"] for row in rows)
     table = Table()
     table.add_column("rank", justify="right")
@@ -185,5 +180,5 @@ def _show(gallery: "Gallery", query: "Item", rows: list[dict[str, Any]], measure
         same = {True: "yes", False: "no", None: ""}[row["same_class"]]
         cells = [row["rank"], f"{row[measure]:.4f}", row["class"] or ""]
         cells += [same] if query.label is not None else []
-        table.add_row(*map(plain, [*cells, _short(row["file"]) if row["file"] else f"#{row['index']}"]))
+        table.add_row(*map(str, [*cells, _short(row["file"]) if row["file"] else f"#{row['index']}"]))
     console.print(table)

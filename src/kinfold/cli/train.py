@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinfold.cli.plugins import Plugins, repeated
+from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.training import Run
@@ -29,8 +30,14 @@ def train(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The folder of the run; else runs/NAME-1, ...")
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="Start from the weights of this run; short for --set model.weights=FOLDER."),
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print the whole configuration and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check every name and option, print the whole configuration and stop.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     plugin: Plugins = None,
 ) -> None:
@@ -38,34 +45,48 @@ def train(
 
     Example: `kinfold train glyphs --set loss.name=dro-topk --set loss.k=160 --out runs/topk`
 
+    From the weights of another run: `kinfold train images --root photos --from runs/birds`
+
     On several processes: `torchrun --nproc-per-node 2 -m kinfold train glyphs --out runs/two`
     """
     from kinfold import recipes
     from kinfold.cli.progress import training
-    from kinfold.training.parsing import configure, read, tables, to_toml
+    from kinfold.training.checking import check
+    from kinfold.training.parsing import changed, configure, read, tables, to_toml
     from kinfold.training.run import Run
     from kinfold.training.run import train as run_training
     from kinfold.training.signals import Stopped
+    from kinfold.training.warm_start import inherit_model
 
     short = {"data.name": data, "data.root": str(root.resolve()) if root else None}
     short |= {"loss.name": loss, "miner.name": miner, "sampler.name": sampler}
+    if start is not None:
+        Run.open(start)  # raises where it is not the folder of a run
+        short["model.weights"] = str(start.resolve())
     asked = [f"{key}={json.dumps(value)}" for key, value in short.items() if value]
     asked += changes or []
     if resume is not None:
         if recipe is not None or asked or out is not None:
-            raise ValueError("--resume goes on with a run as it was begun: give the folder alone")
+            raise ValueError(
+                "--resume goes on with a run as it was begun: give the folder alone. To begin a new run from its "
+                f"weights: kinfold train RECIPE --from {resume}"
+            )
         given, folder = None, resume
+        if dry_run:
+            echo(to_toml(tables(Run.open(resume).configuration)), nl=False)
+            return
         if Run.open(resume).finished and first_rank():
-            typer.echo(f"{resume} is finished", err=True)
+            echo(f"{resume} is finished", err=True)
     else:
         if recipe is None and not any(change.replace(" ", "").startswith("data.name=") for change in asked):
             raise ValueError(
                 "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "
                 "(kinfold train --data NAME --root ...), or a run to go on with (kinfold train --resume FOLDER)"
             )
-        given = configure({} if recipe is None else read(recipes.find(recipe)), asked)
+        given = configure(inherit_model(changed({} if recipe is None else read(recipes.find(recipe)), asked)))
         if dry_run:
-            typer.echo(to_toml(tables(given)), nl=False)
+            check(given)
+            echo(to_toml(tables(given)), nl=False)
             return
         folder = free_folder(Path(recipe or given.data.name).stem) if out is None else out
     try:
@@ -73,48 +94,62 @@ def train(
             done = run_training(given, folder, resume=resume is not None, callbacks=[callback])
     except Stopped as stopped:
         if first_rank():
-            typer.echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}{repeated(plugin)}", err=True)
+            echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}{repeated(plugin)}", err=True)
         raise typer.Exit(128 + stopped.signal) from None
     if not first_rank():
         return
     if given is not None and done.configuration.model.dim != given.model.dim:
-        typer.echo(
+        echo(
             f"model.dim is {done.configuration.model.dim}, not {given.model.dim}: features of that width have no more "
             "dimensions to give",
             err=True,
         )
     if as_json:
-        typer.echo(json.dumps({"run": str(done.folder), **done.scores}, indent=2))
+        echo(json.dumps({"run": str(done.folder), **done.scores}, indent=2))
     else:
         show(done)
     if done.scores.get("diverged"):
-        typer.echo(f"the training came to nothing: {done.scores['ended']}; try a smaller optimizer.lr", err=True)
+        echo(f"the training came to nothing: {done.scores['ended']}; try a smaller optimizer.lr", err=True)
         raise typer.Exit(1)
 
 
 def show(run: "Run") -> None:
     """The scores as a table, and where everything lies."""
-    from rich.console import Console
     from rich.table import Table
+
+    from kinfold.cli.console import Console
 
     scores = run.scores
     columns = [split for split in ("validation", "test") if split in scores]
     table = Table()
     table.add_column("metric")
+    starts = scores.get("start", {}) if scores["steps"] else {}
     for split in columns:
         count = scores.get("classes", {}).get(split)
         heading = f"{split} (inflated)" if split == "test" and scores["inflated"] else split
         table.add_column(heading if count is None else f"{heading}, {count:,} classes", justify="right")
+        if split in starts:
+            table.add_column("start", justify="right")
+            table.add_column("gain", justify="right")
     for name in run.configuration.evaluation.metrics:
-        table.add_row(name, *(_number(scores[split].get(name)) for split in columns))
+        cells = [name]
+        for split in columns:
+            value, start = scores[split].get(name), starts.get(split, {}).get(name)
+            cells.append(_number(value))
+            if split in starts:
+                cells += [_number(start), "" if None in (value, start) else f"{value - start:+.4f}"]
+        table.add_row(*cells)
     console = Console(file=sys.stdout)
     console.print(table)
     evaluation = run.configuration.evaluation
     by = f"{scores['selection']} {evaluation.metric}" if scores["selection"] == "validation" else scores["selection"]
     told = f"step {scores['step']} of {scores['steps']}, selected by {by}; {scores['ended']}"
     console.print(told, highlight=False)
-    if scores["step"] == 0 and scores["steps"] and not scores["diverged"]:
-        console.print("no later step was better than the start: try another loss or optimizer.lr, or more steps")
+    if scores.get("selected_start"):
+        console.print(
+            "the start was selected: no later step was better, so these are the scores of the weights before training; "
+            "try another loss or optimizer.lr, or more steps"
+        )
     if columns == ["validation"] and scores["selection"] == "validation":
         console.print("there are no test classes; the step was chosen on these, which flatters them a little")
     if scores["inflated"]:

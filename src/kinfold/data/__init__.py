@@ -12,9 +12,11 @@ from typing import Any
 from kinfold import registry
 from kinfold.data.cache import cached
 from kinfold.data.colour import ColorJitter, RandomGray
+from kinfold.data.conversion import to_dataset
 from kinfold.data.dataset import Dataset, make
-from kinfold.data.images import ImageError, broken_images, decode, readable
-from kinfold.data.items import ImageFile, ImageFiles, Items, Rows
+from kinfold.data.image_reading import ImageError, open_image
+from kinfold.data.images import ImageCheck, broken_images, check_images, decode, readable
+from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Items, Rows
 from kinfold.data.loading import Batch, Batches
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, Normalize
 from kinfold.data.presets import Pipeline, pipeline
@@ -31,6 +33,9 @@ __all__ = [
     "ColorJitter",
     "Compose",
     "Dataset",
+    "EncodedImages",
+    "ImageBytes",
+    "ImageCheck",
     "ImageError",
     "ImageFile",
     "ImageFiles",
@@ -46,11 +51,14 @@ __all__ = [
     "Warp",
     "broken_images",
     "cached",
+    "check_images",
     "decode",
     "load",
     "make",
+    "open_image",
     "pipeline",
     "readable",
+    "to_dataset",
     "unpack",
 ]
 

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.images import SKIPPING, Errors, ImageError, Mode, check_errors, decoded
+from kinfold.data.image_reading import BACKGROUND, ImageError, Mode
+from kinfold.data.images import SKIPPING, Errors, check_errors, decoded
 from kinfold.data.items import Array
 from kinfold.data.transforms import Resize
 
@@ -36,11 +37,13 @@ def cached(
     limit: int = 2 << 30,
     errors: Errors = "raise",
     workers: int = 2,
+    background: str = BACKGROUND,
 ) -> tuple[Dataset, dict[int, str]]:
     """The same data set with its images decoded in memory, and what was skipped by position in the one given.
 
     `short_side` shrinks larger images first, which saves memory and time; crops then come from the smaller image. More
-    than `limit` bytes is an error that says so before memory runs out. Forked workers share the pixels.
+    than `limit` bytes is an error that says so before memory runs out. Forked workers share the pixels. Transparent
+    pixels are drawn on `background`.
     """
     check_errors(errors)
     shrink = None if short_side is None else Resize(short_side)
@@ -48,7 +51,7 @@ def cached(
     arrays: list[Array] = []
     skipped: dict[int, str] = {}
     size = 0
-    for index, image in enumerate(decoded(dataset, workers, mode)):
+    for index, image in enumerate(decoded(dataset, workers, mode, background)):
         if isinstance(image, ImageError):
             if errors == "raise":
                 raise ImageError(f"{image}; {SKIPPING}")

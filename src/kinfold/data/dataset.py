@@ -13,9 +13,10 @@ from kinfold.data.items import Array, Items
 
 SPLITS = ("train", "validation", "test")
 ROLES = ("query", "gallery", "")
+SHOWN = 3  # classes that `repr` names
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """N items with a class each.
 
@@ -26,6 +27,8 @@ class Dataset:
     >>> birds = make("birds", Rows(np.zeros((3, 2))), ["wren", "robin", "wren"], ["train", "test", "train"])
     >>> birds.classes, birds.labels.tolist(), len(birds.subset("train"))
     (('robin', 'wren'), [1, 0, 1], 2)
+    >>> birds
+    <Dataset 'birds': 3 items (2 train, 1 test), 2 classes ('robin', 'wren')>
     """
 
     name: str
@@ -46,6 +49,13 @@ class Dataset:
         _check_words(self.name, "split", self.split, SPLITS, len(self.items))
         if self.role is not None:
             _check_words(self.name, "role", self.role, ROLES, len(self.items))
+
+    def __repr__(self) -> str:
+        """Counts and a few names: a data set may have thousands of classes."""
+        shown = ", ".join(map(repr, self.classes[:SHOWN])) + (", ..." if len(self.classes) > SHOWN else "")
+        counts = {word: int((self.split == word).sum()) for word in SPLITS}
+        splits = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+        return f"<Dataset {self.name!r}: {len(self):,} items ({splits}), {len(self.classes):,} classes ({shown})>"
 
     def __len__(self) -> int:
         return len(self.items)

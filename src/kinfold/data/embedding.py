@@ -1,28 +1,46 @@
 """From images to a feature file, so that a run that was stopped goes on where it was.
 
-Features are kept in parts beside the file until all are there; each part appears whole or not at all.
+Features are kept in parts beside the file until all are there; each part appears whole or not at all, and one process
+works on a file at a time.
 """
 
 import hashlib
+import io
 import json
-import shutil
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold.data.checksums import add_checksum
 from kinfold.data.dataset import Dataset
-from kinfold.data.images import Errors, Mode
-from kinfold.data.items import Array, ImageFiles
+from kinfold.data.image_reading import BACKGROUND, Mode
+from kinfold.data.images import Errors
+from kinfold.data.items import Array, EncodedImages, ImageFiles
 from kinfold.data.loading import Batches, Stretch
 from kinfold.data.transforms import Transform
-from kinfold.files import write_text, write_whole
+from kinfold.documents import SHA256, Whole, read_json
+from kinfold.files import (
+    check_path,
+    held,
+    read_bytes,
+    remove,
+    remove_half_written,
+    sha256_of,
+    write_json,
+    write_whole,
+)
 
 Model = Callable[[Tensor], Tensor]
 PART = 2048  # items, about
+_PART = re.compile(r"[0-9]{12}\.npz")
+LIST = [{"file": _PART, "count": Whole(1, 1 << 40), "sha256": SHA256}]
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -39,6 +57,7 @@ def embed(
     transform: Transform | None = None,
     normalize: Callable[[Tensor], Tensor] | None = None,
     mode: Mode = "RGB",
+    background: str = BACKGROUND,
     batch_size: int = 256,
     workers: int = 0,
     errors: Errors = "raise",
@@ -47,7 +66,9 @@ def embed(
     """Write embeddings, labels, classes, split (and coarse labels and roles) of a data set to an .npz file.
 
     `about` says what the embedding depends on (model, weights, transform); parts left by a run with another `about` or
-    another data set are refused. Gives what could not be read, by position, where `errors="skip"`; those have no row.
+    another data set are refused, and so is a second process that writes the same file. Gives what could not be read, by
+    position, where `errors="skip"`; those have no row. The file holds the sha256 of its arrays, which is checked when
+    it is read.
     """
     out = Path(out)
     if out.suffix != ".npz":
@@ -55,28 +76,131 @@ def embed(
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent} to write {out.name} to")
     folder = out.with_name(out.name + ".parts")
-    _open(folder, {**(about or {}), **_identity(dataset), "errors": errors})
-    done = _finished(folder)
-    reading = Batches(
-        dataset,
-        transform,
-        normalize,
-        batch_sampler=Stretch(done, len(dataset), batch_size),
-        workers=workers,
-        mode=mode,
-        errors=errors,
-    )
-    for start, part in _parts(reading, model, done, len(dataset)):
-        _write(folder / f"{start:012}.npz", part)
-        if progress is not None:
-            progress("embed", (start + int(part["count"])) / len(dataset))
-    parts = [dict(np.load(path)) for path in sorted(folder.glob("*.npz"))]
-    index = np.concatenate([part["index"] for part in parts])
-    broken = {int(i): str(why) for part in parts for i, why in zip(part["broken"], part["why"], strict=True)}
-    found = {"embeddings": np.concatenate([part["features"] for part in parts if len(part["index"])]), "index": index}
-    _write(out, {**found, **_columns(dataset, index)})
-    shutil.rmtree(folder)
+    check_path(folder, out.parent)
+    busy = f"another process is writing {out}; wait for it, or choose another file"
+    with held(folder, busy, "choose another file, where you may write", create=True):
+        parts = Parts(folder)
+        parts.open({**(about or {}), **_identity(dataset), "background": background, "errors": errors})
+        reading = Batches(
+            dataset,
+            transform,
+            normalize,
+            batch_sampler=Stretch(parts.done, len(dataset), batch_size),
+            workers=workers,
+            mode=mode,
+            errors=errors,
+            background=background,
+        )
+        for start, part in _parts(reading, model, parts.done, len(dataset)):
+            parts.add(start, part)
+            if progress is not None:
+                progress("embed", parts.done / len(dataset))
+        broken = _join(parts, dataset, out)
+        parts.delete()
     return broken
+
+
+def _join(parts: "Parts", dataset: Dataset, out: Path) -> dict[int, str]:
+    """Write the feature file from all parts, every item once; gives what could not be read, by position."""
+    arrays = [parts.read(entry) for entry in parts.listed]
+    index = np.concatenate([part["index"] for part in arrays]) if arrays else np.zeros(0, dtype=np.int64)
+    broken = {int(i): str(why) for part in arrays for i, why in zip(part["broken"], part["why"], strict=True)}
+    rows = [part["features"] for part in arrays if len(part["index"])]
+    if not rows:
+        raise ValueError(f"none of the {len(dataset):,} items of {dataset.name} can be read; nothing is written")
+    expected = np.setdiff1d(np.arange(len(dataset)), np.array([*broken], dtype=np.int64))
+    if (
+        not np.array_equal(index, expected)
+        or sum(map(len, rows)) != len(index)
+        or len({row.shape[1] for row in rows}) > 1
+    ):
+        raise ValueError(
+            f"the parts in {parts.folder} do not make up {dataset.name}: every item must be there once, in its order "
+            f"({len(dataset):,} items, {len(index):,} rows). Delete the folder and embed anew"
+        )
+    whole = add_checksum({"embeddings": np.concatenate(rows), "index": index, **_columns(dataset, index)})
+    write_whole(out, lambda file: np.savez(file, **whole))  # type: ignore[arg-type]  # all values are arrays
+    return broken
+
+
+class Parts:
+    """The folder of parts beside a feature file: about.json, list.json, and an .npz file for each part.
+
+    list.json names every part with its sha256; what it does not name is neither used nor deleted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.listed: list[dict[str, Any]] = []
+
+    @property
+    def done(self) -> int:
+        """The position up to which there are parts."""
+        return sum(entry["count"] for entry in self.listed)
+
+    def open(self, about: dict[str, Any]) -> None:
+        """Begin, or go on with the parts of the same work; ValueError where they are of another one, or damaged."""
+        for name in ("about.json", "list.json"):
+            remove_half_written(self.folder, re.compile(re.escape(name)), self.folder)
+        remove_half_written(self.folder, _PART, self.folder)
+        note = self.folder / "about.json"
+        check_path(note, self.folder)
+        if not note.is_file():
+            write_json(self.folder / "list.json", [], self.folder)
+            write_json(note, about, self.folder)
+            return
+        before = read_json(note, {str: object}, self.folder)
+        about = json.loads(json.dumps(about))
+        changed = sorted(key for key in {*before, *about} if before.get(key) != about.get(key))
+        if changed:
+            raise ValueError(
+                f"{self.folder} holds parts of another run: {', '.join(changed)} differ; "
+                "finish that one with its own options, delete the folder, or choose another file"
+            )
+        path = self.folder / "list.json"
+        self.listed = read_json(path, LIST, self.folder)
+        done = 0
+        for entry in self.listed:
+            if entry["file"] != _part_name(done):
+                raise ValueError(f"{path} is damaged: {entry['file']} does not begin where the part before it ends")
+            done += entry["count"]
+            self.read(entry)
+
+    def add(self, start: int, arrays: dict[str, Array]) -> None:
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]  # all values are arrays
+        name = _part_name(start)
+        write_whole(self.folder / name, lambda file: file.write(content.getbuffer()), self.folder)
+        self.listed.append({"file": name, "count": int(arrays["count"]), "sha256": sha256_of(content.getvalue())})
+        write_json(self.folder / "list.json", self.listed, self.folder)
+
+    def read(self, entry: dict[str, Any]) -> dict[str, Array]:
+        path = self.folder / entry["file"]
+        again = f"Delete {self.folder} and embed anew"
+        try:
+            content = read_bytes(path, self.folder)
+        except OSError as wrong:
+            raise ValueError(f"{path} cannot be read: {wrong.strerror}. {again}") from None
+        if sha256_of(content) != entry["sha256"]:
+            raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs). {again}")
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                return {name: file[name] for name in ("features", "index", "broken", "why", "count")}
+        except (ValueError, KeyError, OSError, BadZipFile, EOFError) as wrong:
+            raise ValueError(f"{path} is damaged: {wrong}. {again}") from None
+
+    def delete(self) -> None:
+        """Delete what is listed, and the folder where nothing else is in it."""
+        for entry in self.listed:
+            remove(self.folder / entry["file"], self.folder)
+        for name in ("list.json", "about.json", ".lock"):
+            remove(self.folder / name, self.folder)
+        with suppress(OSError):  # files of somebody else
+            self.folder.rmdir()
+
+
+def _part_name(start: int) -> str:
+    return f"{start:012}.npz"
 
 
 def _parts(reading: Batches, model: Model, start: int, count: int) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -110,43 +234,13 @@ def _part(
     }
 
 
-def _open(folder: Path, about: dict[str, Any]) -> None:
-    """Make the folder of parts, or go on with one that belongs to the same work."""
-    note = folder / "about.json"
-    if note.is_file():
-        before = json.loads(note.read_text())
-        changed = sorted(key for key in {*before, *about} if before.get(key) != about.get(key))
-        if changed:
-            raise ValueError(
-                f"{folder} holds parts of another run: {', '.join(changed)} differ; "
-                "finish that one with its own options, delete the folder, or choose another file"
-            )
-        return
-    folder.mkdir(exist_ok=True)
-    write_text(note, json.dumps(about, indent=1))
-
-
-def _finished(folder: Path) -> int:
-    """The position up to which parts are there, one after the other."""
-    done = 0
-    for path in sorted(folder.glob("*.npz")):
-        if int(path.stem) == done:
-            with np.load(path) as part:
-                done += int(part["count"])
-        else:  # left from a longer part that was written again
-            path.unlink()
-    return done
-
-
-def _write(path: Path, arrays: dict[str, Array]) -> None:
-    write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # all values are arrays
-
-
 def _identity(dataset: Dataset) -> dict[str, Any]:
     """What tells this data set from another."""
     digest = hashlib.sha256(dataset.labels.numpy().tobytes())
     if isinstance(dataset.items, ImageFiles):
         digest.update("\n".join(dataset.items.paths.tolist()).encode())
+    if isinstance(dataset.items, EncodedImages):
+        digest.update(dataset.items.digest())
     return {"dataset": dataset.name, "items": len(dataset), "sha256": digest.hexdigest()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.items import ImageFiles, Rows
+from kinfold.data.items import EncodedImages, ImageFiles, Rows
 
 _ROWS = 4096  # of a large array, evenly spread
 
@@ -39,4 +39,6 @@ def _items(items: Any) -> bytes:
     if isinstance(items, ImageFiles):
         sizes = [(items.root / path).stat().st_size if (items.root / path).is_file() else -1 for path in items.paths]
         return json.dumps([items.paths.tolist(), sizes]).encode()
+    if isinstance(items, EncodedImages):
+        return items.digest()
     return str(len(items)).encode()

@@ -1,76 +1,81 @@
 """From an item to pixels; a missing, empty or corrupt image is named with its row."""
 
-import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.items import Array, Box, ImageFile
-
-Mode = Literal["RGB", "L"]
-Errors = Literal["raise", "skip"]
-BLOCK = 64
-# what Pillow's decoders raise for damaged files; a decompression bomb is one more reason not to read on
-DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    IndexError,
-    TypeError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
+from kinfold.data.image_reading import (
+    BACKGROUND,
+    ImageError,
+    Mode,
+    flatten,
+    is_transparent,
+    open_image,
+    parse_background,
 )
+from kinfold.data.items import Array, Box, ImageBytes, ImageFile
+
+Errors = Literal["raise", "skip"]
+Picture = ImageFile | ImageBytes | Image.Image | Array
+Result = TypeVar("Result")
+BLOCK = 64
 
 
-class ImageError(ValueError):
-    """An image that cannot be read; the message names its row, its path and what is wrong with it."""
-
-
-def decode(item: ImageFile | Array, mode: Mode = "RGB") -> Image.Image:
+def decode(item: Picture, mode: Mode = "RGB", background: str = BACKGROUND) -> Image.Image:
     """The picture of an item in colour ("RGB") or grey ("L"), cut to its box where it has one.
 
-    Pixels are taken as stored: an orientation in the EXIF header is not applied, as in the papers' pipelines.
+    Transparent pixels are drawn on `background`: a name such as "white", or "#rrggbb". Pixels are taken as stored: an
+    orientation in the EXIF header is not applied, as in the papers' pipelines.
 
     >>> decode(np.zeros((4, 6), dtype=np.uint8)).size
     (6, 4)
     """
-    if isinstance(item, ImageFile):
-        return _decode_file(item, mode)
-    if item.dtype != np.uint8 or item.ndim not in (2, 3):
-        raise ValueError(f"an image is uint8 of shape (H, W) or (H, W, 3), got {item.dtype} {item.shape}")
-    image = Image.fromarray(np.ascontiguousarray(item))
-    return image if image.mode == mode else image.convert(mode)
+    return _cut(item, _flat(item, _stored(item), mode, background))
 
 
-def decoded(dataset: Dataset, workers: int = 2, mode: Mode = "RGB") -> Iterator[Image.Image | ImageError]:
+def decoded(
+    dataset: Dataset, workers: int = 2, mode: Mode = "RGB", background: str = BACKGROUND
+) -> Iterator[Image.Image | ImageError]:
     """Every picture in order, or the error in its place; threads help because decoding releases the interpreter."""
+    return _apply(dataset, lambda item: decode(item, mode, background), workers)
 
-    def one(index: int) -> Image.Image | ImageError:
-        try:
-            return decode(dataset.items[index], mode)
-        except ImageError as problem:
-            return problem
 
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        # in blocks, so that no more than a few pictures wait to be taken
-        for start in range(0, len(dataset), BLOCK):
-            yield from pool.map(one, range(start, min(start + BLOCK, len(dataset))))
+@dataclass(frozen=True)
+class ImageCheck:
+    """What decoding every image once has shown.
+
+    Attributes:
+        broken: What is wrong, by position in the data set.
+        transparent: Positions of images with at least one pixel that is not opaque.
+    """
+
+    broken: dict[int, str]
+    transparent: list[int]
+
+
+def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
+    """Decode every image once and note which cannot be read, and which let a background through."""
+    broken: dict[int, str] = {}
+    transparent: list[int] = []
+    for index, result in enumerate(_apply(dataset, _check, workers)):
+        if isinstance(result, ImageError):
+            broken[index] = str(result)
+        elif result:
+            transparent.append(index)
+    return ImageCheck(broken, transparent)
 
 
 SKIPPING = "errors='skip' (data.errors in a recipe) leaves such images out"
 
 
-def broken_images(dataset: Dataset, workers: int = 2, mode: Mode = "RGB") -> dict[int, str]:
+def broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
     """Decode every image once; what is wrong, by position in the data set."""
-    found = enumerate(decoded(dataset, workers, mode))
-    return {index: str(image) for index, image in found if isinstance(image, ImageError)}
+    return check_images(dataset, workers).broken
 
 
 def readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) -> tuple[Dataset, dict[int, str]]:
@@ -93,32 +98,61 @@ def check_errors(errors: str) -> None:
         raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
 
 
-def _decode_file(item: ImageFile, mode: Mode) -> Image.Image:
+def _apply(dataset: Dataset, function: Callable[[Picture], Result], workers: int) -> Iterator[Result | ImageError]:
+    """The result for every item in order, or the error in its place."""
+
+    def one(index: int) -> Result | ImageError:
+        try:
+            return function(dataset.items[index])
+        except ImageError as problem:
+            return problem
+
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        # in blocks, so that no more than a few pictures wait to be taken
+        for start in range(0, len(dataset), BLOCK):
+            yield from pool.map(one, range(start, min(start + BLOCK, len(dataset))))
+
+
+def _check(item: Picture) -> bool:
+    """Whether an image is transparent anywhere; an error where training could not use it."""
+    image = _stored(item)
+    _cut(item, _flat(item, image, "RGB", BACKGROUND))
+    return is_transparent(image)
+
+
+def _flat(item: Picture, image: Image.Image, mode: Mode, background: str) -> Image.Image:
+    parse_background(background)  # its error is not one of the image
     try:
-        with Image.open(item.path) as opened:
-            image = _converted(opened, mode)
-    except FileNotFoundError:
-        raise ImageError(f"{item} is missing") from None
-    except UnidentifiedImageError:
-        empty = item.path.stat().st_size == 0
-        raise ImageError(f"{item} {'has zero bytes' if empty else 'is not an image'}") from None
-    except DAMAGE as damage:
-        raise ImageError(f"{item} is corrupt: {damage}") from None
-    return image if item.box is None else image.crop(_inside(item, item.box, image.size))
+        return flatten(image, mode, background)
+    except ValueError as problem:  # a mode that Pillow cannot convert, or a range that is not known
+        if isinstance(item, ImageFile | ImageBytes):
+            raise ImageError(f"{item} cannot be used: {problem}") from None
+        raise
 
 
-def _converted(opened: Image.Image, mode: Mode) -> Image.Image:
-    opened.load()  # the pixels outlive the file
-    if opened.mode == mode:
-        return opened
-    if opened.mode.startswith("I;16"):  # Pillow would clip 16 bits to the lowest 8
-        return Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8)).convert(mode)
-    if opened.mode == "P" and "transparency" in opened.info:
-        return opened.convert("RGBA").convert(mode)
-    return opened.convert(mode)
+def _cut(item: Picture, image: Image.Image) -> Image.Image:
+    """The part of the image inside its box, where it has one."""
+    box = item.box if isinstance(item, ImageFile | ImageBytes) else None
+    return image if box is None else image.crop(_inside(item, box, image.size))
 
 
-def _inside(item: ImageFile, box: Box, size: tuple[int, int]) -> Box:
+def _stored(item: Picture) -> Image.Image:
+    """The decoded image of an item, in the mode that it was stored in."""
+    match item:
+        case ImageFile():
+            return open_image(item.path, str(item))
+        case ImageBytes():
+            return open_image(item.content, str(item))
+        case Image.Image():
+            return item
+    if item.dtype != np.uint8 or item.ndim not in (2, 3) or (item.ndim == 3 and item.shape[2] not in (1, 2, 3, 4)):
+        raise ValueError(f"an image is uint8 of shape (H, W) or (H, W, 3), got {item.dtype} {item.shape}")
+    if item.ndim == 3 and item.shape[2] == 1:
+        item = item[:, :, 0]
+    return Image.fromarray(np.ascontiguousarray(item))
+
+
+def _inside(item: object, box: Box, size: tuple[int, int]) -> Box:
     left, upper, right, lower = box
     cut = (max(0, left), max(0, upper), min(size[0], right), min(size[1], lower))
     if cut[0] >= cut[2] or cut[1] >= cut[3]:

@@ -1,7 +1,8 @@
-"""What a data set holds: image files with optional boxes, or rows of an array (small images, features)."""
+"""What a data set holds: image files with optional boxes, images as bytes, or rows of an array."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -34,6 +35,20 @@ class ImageFile:
 
     def __str__(self) -> str:
         return f"{self.source} row {self.row}: {self.path}"
+
+
+@dataclass(frozen=True)
+class ImageBytes:
+    """One image as the bytes of its file; `name` is what it is called in `source`, which may be empty."""
+
+    content: bytes = field(repr=False)
+    box: Box | None
+    row: int
+    source: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} row {self.row}: {self.name or 'the image'}"
 
 
 class ImageFiles:
@@ -72,16 +87,78 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, index: int, /) -> ImageFile:
-        box = None
-        if self.boxes is not None:
-            left, upper, right, lower = self.boxes[index].tolist()
-            box = (left, upper, right, lower) if right >= 0 else None
+        box = _box(self.boxes, index)
         return ImageFile(self.root / str(self.paths[index]), box, int(self.rows[index]), self.source)
 
     def take(self, indices: Array) -> "ImageFiles":
         """The images at these positions, in this order."""
         boxes = None if self.boxes is None else self.boxes[indices]
         return ImageFiles(self.root, self.paths[indices], boxes, self.source, self.rows[indices])
+
+
+class EncodedImages:
+    """Images as the bytes of their files, one after the other in one block of memory; nothing is decoded.
+
+    Args:
+        buffer: The bytes of all images, uint8.
+        starts, ends: Where each image begins and ends in `buffer`, (N,).
+        source: What holds the images, for error messages.
+        names: What each image is called there, such as its path; may be empty.
+        boxes: (N, 4): left, upper, right, lower; a row of -1 is no box.
+        rows: Numbers of the rows in `source`, counted from 1 where left out.
+
+    >>> images = EncodedImages(np.frombuffer(b"onetwo", dtype=np.uint8), [0, 3], [3, 6], "birds.parquet", ["a.png", ""])
+    >>> images[1].content, str(images[0])
+    (b'two', 'birds.parquet row 1: a.png')
+    """
+
+    def __init__(
+        self,
+        buffer: Array,
+        starts: Sequence[int] | Array,
+        ends: Sequence[int] | Array,
+        source: str,
+        names: Sequence[str] | Array,
+        boxes: Array | None = None,
+        rows: Sequence[int] | Array | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.starts = np.asarray(starts, dtype=np.int64)
+        self.ends = np.asarray(ends, dtype=np.int64)
+        self.source = source
+        self.names = np.asarray(names, dtype=str)
+        self.boxes = boxes
+        self.rows = np.arange(1, len(self.starts) + 1) if rows is None else np.asarray(rows, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def digest(self) -> bytes:
+        """The sha256 of the images and boxes: another one where any byte differs."""
+        found = hashlib.sha256((self.ends - self.starts).tobytes())
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            found.update(self.buffer[start:end].tobytes())
+        found.update(b"" if self.boxes is None else self.boxes.tobytes())
+        return found.digest()
+
+    def __getitem__(self, index: int, /) -> ImageBytes:
+        content = self.buffer[self.starts[index] : self.ends[index]].tobytes()
+        box = _box(self.boxes, index)
+        return ImageBytes(content, box, int(self.rows[index]), self.source, str(self.names[index]))
+
+    def take(self, indices: Array) -> "EncodedImages":
+        """The images at these positions, in this order; the bytes are shared, not copied."""
+        boxes = None if self.boxes is None else self.boxes[indices]
+        rows = self.rows[indices]
+        starts, ends, names = self.starts[indices], self.ends[indices], self.names[indices]
+        return EncodedImages(self.buffer, starts, ends, self.source, names, boxes, rows)
+
+
+def _box(boxes: Array | None, index: int) -> Box | None:
+    if boxes is None:
+        return None
+    left, upper, right, lower = boxes[index].tolist()
+    return (left, upper, right, lower) if right >= 0 else None
 
 
 class Rows:

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.images import SKIPPING, Errors, ImageError, Mode, check_errors, decode
+from kinfold.data.image_reading import BACKGROUND, ImageError, Mode, parse_background
+from kinfold.data.images import SKIPPING, Errors, check_errors, decode
 from kinfold.data.items import Array, Rows
 from kinfold.data.transforms import Transform, Warp
 from kinfold.seeds import derived
@@ -39,11 +40,12 @@ class Batches:
 
     The augmentation of an item depends on (seed, epoch, item, how often it came before in the epoch) alone: any number
     of workers gives the same batches, and ranks that share a sampler see the pictures that one process would see.
+    Every iteration is a new epoch, with an order and augmentations of its own; `set_epoch` chooses its number.
     `batch_sampler` gives lists of positions (any of kinfold.samplers); without it items come in order, or in an order
     drawn from (seed, epoch) with `shuffle=True`, `batch_size` at a time.
 
     `errors="raise"` stops at an image that cannot be read; `"skip"` leaves it out of its batch and notes it in
-    `skipped`: position -> what was wrong.
+    `skipped`: position -> what was wrong. Transparent pixels are drawn on `background`, a name or "#rrggbb".
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Batches:
         workers: int = 0,
         mode: Mode = "RGB",
         errors: Errors = "raise",
+        background: str = BACKGROUND,
     ) -> None:
         check_errors(errors)
+        parse_background(background)
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if batch_sampler is not None and shuffle:
@@ -73,7 +77,7 @@ class Batches:
         # rows of an array that need no work of their own are taken a batch at a time, without a loader
         self._rows = _whole_rows(dataset, transform, mode)
         self._loader: DataLoader[_Sample] = DataLoader(
-            _Reader(dataset, transform, mode, seed),
+            _Reader(dataset, transform, mode, background, seed),
             batch_sampler=self._keys,
             collate_fn=_collate,
             num_workers=workers,
@@ -85,10 +89,9 @@ class Batches:
         return len(self._keys)
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """Choose the epoch, for the order of the items and for their augmentation; the next iteration leaves out the
-        first `start` batches without reading them."""
-        self._keys.set_epoch(epoch)
-        self._keys.start = start
+        """Choose the epoch of the next iteration, for the order of the items and for their augmentation; it leaves out
+        the first `start` batches without reading them. Later iterations count on from there."""
+        self._keys.set_epoch(epoch, start)
 
     def __iter__(self) -> Iterator[Batch]:
         for images, indices, broken in self._read():
@@ -112,9 +115,10 @@ class _Keys(Sampler[list[Key]]):
         self.batches = batches
         self.epoch = 0
         self.start = 0
+        self.begun = False  # whether `epoch` has been iterated
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        self.epoch, self.start, self.begun = epoch, start, False
         choose = getattr(self.batches, "set_epoch", None)
         if choose is not None:
             choose(epoch)
@@ -124,15 +128,25 @@ class _Keys(Sampler[list[Key]]):
 
     def positions(self) -> Iterator[list[int]]:
         """The batches alone, for items that nothing is drawn for."""
-        return islice(iter(self.batches), self.start, None)
+        return islice(iter(self.batches), self._begin(), None)
 
     def __iter__(self) -> Iterator[list[Key]]:
-        epoch, start = self.epoch, self.start
+        start = self._begin()
         # a sampler that shares batches over ranks counts the draws of all ranks
         shared = getattr(self.batches, "draws", None)
         draws = _counted(self.batches) if shared is None else shared()
+        epoch = self.epoch if shared is None else self.batches.epoch  # type: ignore[attr-defined]
         for batch in islice(draws, start, None):
             yield [Key(epoch, index, draw) for index, draw in batch]
+
+    def _begin(self) -> int:
+        """Begin an iteration, and with it a new epoch; returns how many batches it leaves out."""
+        if self.begun:
+            self.start = 0
+            if not hasattr(self.batches, "draws"):  # our own samplers count epochs themselves
+                self.set_epoch(self.epoch + 1)
+        self.begun = True
+        return self.start
 
 
 def _counted(batches: Iterable[list[int]]) -> Iterator[list[tuple[int, int]]]:
@@ -192,18 +206,19 @@ _Read = tuple[Tensor | None, Tensor, dict[int, str]]
 class _Reader(TorchDataset[_Sample]):
     """Reads one item for a key; an image that cannot be read comes back as words, for the main process to judge."""
 
-    def __init__(self, dataset: Dataset, transform: Transform | None, mode: Mode, seed: int) -> None:
+    def __init__(self, dataset: Dataset, transform: Transform | None, mode: Mode, background: str, seed: int) -> None:
         self.items, self.transform, self.mode, self.seed = dataset.items, transform, mode, seed
+        self.background = background
 
     def __getitem__(self, key: Key) -> _Sample:
         item = self.items[key.item]
         if isinstance(item, np.ndarray):
             if item.ndim == 1:
                 return key.item, item  # a row of features
-            if self.transform is None and item.ndim == (2 if self.mode == "L" else 3):
+            if self.transform is None and _has_mode(item.shape, self.mode):
                 return key.item, item
         try:
-            image = decode(item, self.mode)
+            image = decode(item, self.mode, self.background)
         except ImageError as problem:
             return key.item, str(problem)
         if self.transform is not None:
@@ -217,8 +232,13 @@ def _whole_rows(dataset: Dataset, transform: Transform | None, mode: Mode) -> Ro
         return None
     shape = dataset.items[0].shape
     unchanged = transform is None or (isinstance(transform, Warp) and shape[:2] == (transform.size, transform.size))
-    plain = len(shape) == 1 or (unchanged and len(shape) == (2 if mode == "L" else 3))
+    plain = len(shape) == 1 or (unchanged and _has_mode(shape, mode))
     return dataset.items if plain else None
+
+
+def _has_mode(shape: tuple[int, ...], mode: Mode) -> bool:
+    """Whether an array of this shape has the channels of the mode; a fourth channel is transparency."""
+    return len(shape) == 2 if mode == "L" else len(shape) == 3 and shape[2] == 3
 
 
 def _read_rows(rows: Rows, batches: Iterable[list[int]]) -> "Iterator[_Read]":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kinfold import registry
 from kinfold.data.colour import ColorJitter, RandomGray
-from kinfold.data.images import Mode
+from kinfold.data.image_reading import BACKGROUND, Mode, parse_background
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GREY, STUDY_BN_INCEPTION, Normalize
 from kinfold.data.transforms import (
     BICUBIC,
@@ -21,12 +21,19 @@ from kinfold.data.transforms import (
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Transforms of single images for training and testing, the normalisation of batches, and colour or grey ("L")."""
+    """Transforms of single images for training and testing, the normalisation of batches, and colour or grey ("L").
+
+    `background` is the color that transparent pixels are drawn on, a name or "#rrggbb".
+    """
 
     train: Transform
     test: Transform
     normalize: Normalize | None
     mode: Mode = "RGB"
+    background: str = BACKGROUND
+
+    def __post_init__(self) -> None:
+        parse_background(self.background)
 
 
 def _study(*steps: Transform, size: int = 224, normalize: Normalize = IMAGENET) -> Pipeline:

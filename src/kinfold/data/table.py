@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, chosen, naming, read_columns
+from kinfold.data.columns import Columns, chosen, holds_images, naming, read_columns
 from kinfold.data.dataset import Dataset, make
-from kinfold.data.items import Array, ImageFiles
+from kinfold.data.features import USUAL
+from kinfold.data.items import Array, EncodedImages, ImageFiles
+from kinfold.optional import needed
 
-COLUMNS = ("path", "label", "split", "role", "box", "coarse")
+COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse")
 
 
 def table(
@@ -26,30 +28,75 @@ def table(
     box: left, upper, right, lower in pixels with blanks between, or empty for the whole image.
 
     path and label are needed. `columns={"label": "species"}` reads a column of another name. Parquet needs pyarrow.
+
+    Instead of path, a Parquet file may hold the images themselves, in a column image: the bytes of each file, or the
+    structs {bytes, path} that Hugging Face's library writes. Numbers of its ClassLabel columns become names.
     """
     names = chosen(columns, COLUMNS)
     read = read_columns(root)
-    paths = read.filled(names["path"], naming("path"))
+    items = _items(read, names, columns or {}, images)
     labels = read.filled(names["label"], naming("label"))
     splits = read.get(names["split"])
     role = read.get(names["role"])
     coarse = read.get(names["coarse"])
-    for key in columns or {}:
+    for key in {*(columns or {})} - {"path", "image"}:
         read.require(names[key], naming(key))
     return make(
         read.path.stem,
-        ImageFiles(
-            read.path.parent if images is None else images,
-            paths,
-            _boxes(read, names["box"]),
-            read.path.name,
-            read.rows,
-        ),
+        items,
         labels=labels,
         split=np.full(len(labels), split) if splits is None else splits,
         coarse=None if coarse is None else coarse.astype(str),
         role=role,
     )
+
+
+def holds_pictures(path: Path) -> bool:
+    """Whether a .csv or .parquet file is a table of images, not one of features."""
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        return path.suffix.lower() == ".csv"
+    parquet = needed("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
+    try:
+        schema = parquet.read_schema(str(path))
+    except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file
+        raise ValueError(f"{path} is not a readable Parquet file: {unreadable}") from None
+    features = any(name in schema.names for name in USUAL["embedding"])
+    return any(holds_images(kind) for kind in schema.types) or ("path" in schema.names and not features)
+
+
+def _items(
+    read: Columns, names: dict[str, str], columns: Mapping[str, str], images: Path | str | None
+) -> ImageFiles | EncodedImages:
+    """Images of a table: files that it names, or bytes that it holds."""
+    if "path" in columns and "image" in columns:
+        raise ValueError("columns names both path and image; a table is read by one of them")
+    keys = [key for key in ("path", "image") if key in columns] or ["image", "path"]
+    name = next((names[key] for key in keys if names[key] in read.images), None)
+    boxes = _boxes(read, names["box"])
+    if name is None:
+        if "image" in columns:
+            kinds = ", ".join(read.images) or "none"
+            read.require(names["image"], naming("image"))
+            raise ValueError(f"{read.path}: {names['image']!r} holds no bytes of images; columns that do: {kinds}")
+        hint = naming("path") if not read.images else naming("image")
+        paths = read.filled(names["path"], hint)
+    else:
+        column = read.images[name]
+        absent = np.flatnonzero(column.missing)
+        if not len(absent):
+            if images is not None:
+                raise ValueError(f"{read.path} holds the images itself, in {name!r}: leave images= out")
+            return EncodedImages(
+                column.buffer, column.starts, column.ends, read.path.name, column.names, boxes, read.rows
+            )
+        nameless = np.flatnonzero(column.missing & (column.names == ""))
+        if len(absent) < len(column.missing) or len(nameless):
+            row = read.rows[nameless[0] if len(nameless) else absent[0]]
+            raise ValueError(
+                f"{read.path} row {row}: {name} has no bytes; give every row its image, or none and a path"
+            )
+        paths = column.names
+    return ImageFiles(read.path.parent if images is None else images, paths, boxes, read.path.name, read.rows)
 
 
 def _boxes(read: Columns, name: str) -> Array | None:

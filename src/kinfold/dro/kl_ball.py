@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from kinfold.dro.uncertainty import UncertaintySet, check_radius, number_of_entries, ties_of_the_largest
+from kinfold.pairs.transforms import is_transformed
 
 _STEPS = 120
 
@@ -51,7 +52,7 @@ class KLBall(UncertaintySet):
             middle = (low + high) / 2
             too_sharp = _divergence(below, mask, middle.exp(), size) > bound
             low, high = torch.where(too_sharp, middle, low), torch.where(too_sharp, high, middle)
-            if not torch.compiler.is_compiling() and bool((high - low < 1e-13).all()):
+            if not is_transformed() and bool((high - low < 1e-13).all()):
                 break
         weights = _softmax(below / high.exp(), mask)
         corner = bound >= (count.clamp(min=1) / tied.clamp(min=1)).double().log() * (1 - 1e-15)

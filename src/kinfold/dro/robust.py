@@ -58,6 +58,7 @@ class Robust(Loss):
         self.by_rows = self.kind == "anchor" and sample is None
         super().__init__(reduction)
         self.measure, self.normalize = inner.measure, inner.normalize
+        self.uses_labels = group == "class" or inner.uses_labels
         self.pair_loss: Loss = inner
         self.uncertainty_set = uncertainty_set
         self.group = group
@@ -127,7 +128,8 @@ class Robust(Loss):
         """Losses and mask of both signs; with the pseudo pair in a last column, in groups that have a real one."""
         if not self.pseudo_pair:
             return (losses, kin), (losses, other)
-        at_threshold = torch.full_like(losses[:, :1], self.pair_loss.threshold)  # type: ignore[arg-type]
+        score = self.pair_loss.scoring.of_similarity(self.pair_loss.threshold)  # type: ignore[arg-type]
+        at_threshold = torch.full_like(losses[:, :1], score)
         yes, no = torch.ones_like(kin[:, :1]), torch.zeros_like(kin[:, :1])
         sides = []
         for mask, signs in ((kin, (yes, no)), (other, (no, yes))):

@@ -32,8 +32,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     Parameters
     ----------
     loss, loss_options: any name of `kinfold.list("losses")` and its options. Number of classes and width are filled in.
-    miner, miner_options: a name of `kinfold.list("miners")` or None. "auto" is distance-weighted for the margin loss,
-        which was published with it, and None for every other.
+    miner, miner_options: a name of `kinfold.list("miners")` or None. "auto" is distance-weighted for margin and
+        contrastive, multi-similarity for lifted, generalized-lifted, hap2s, nt-xent and supcon, and None for others.
     dim: width of the embedding, at most. A linear head gives no more than X has columns and, unless init="random",
         directions in which its rows vary.
     head: "linear", or "mlp" with one hidden layer as wide as X.
@@ -44,12 +44,13 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         largest class has. Where all classes together do not fill a batch, each gives more, as many as the smallest has.
         Items of smaller classes come several times.
     lr: of AdamW, for rows that are centred and have length one in the mean (they are made so, and the head is turned
-        back in the end): multiplying X by a number changes nothing.
+        back in the end): multiplying X by a number changes nothing. "auto" is 5e-4, but 1e-4 for quadruplet and 2e-5
+        for dro-max, which learn from draws or single pairs.
     loss_lr: of the parameters of the loss; None is 100 lr for class vectors and lr for others.
     weight_decay: of the head.
     validation: share of the CLASSES to hold out. The step that does best on them is kept, out of 20 looks. With 0, all
         classes are learned from and the last step is kept.
-    patience: looks without a better one before training ends; None never ends early.
+    patience: looks without a better one before training ends, once half of the steps are done; None never ends early.
     metric: what `score` and validation measure, a name of `kinfold.list("metrics")`.
     distance: "cosine", "dot" or "euclidean"; "auto" is Euclidean for losses on raw vectors and cosine for every other.
         With cosine, embeddings have length one, so that any neighbour search finds the same neighbours.
@@ -89,7 +90,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         steps: int = 300,
         batch_size: int = 80,
         per_class: int = 5,
-        lr: float = 5e-4,
+        lr: float | str = "auto",
         loss_lr: float | None = None,
         weight_decay: float = 0.0,
         validation: float = 0.0,
@@ -131,7 +132,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if len(self.classes_) < 2:
             raise ValueError(f"MetricLearner tells classes apart, and y has only one class: {str(self.classes_[0])!r}")
         given = configuration(self.get_params(deep=False), _seed(self.random_state), len(self.classes_))
-        fitted = fitting.fit(X, labels, given, [_Printed(given.evaluation.every)] if self.verbose else [])
+        printed = [_Printed(given.evaluation.every)] if self.verbose else []
+        fitted = fitting.fit(X, labels, given, printed, own_loss_lr=self.loss_lr is not None)
         self.model_ = fitted.model
         self.distance_ = fitted.distance
         self.n_iter_ = fitted.steps

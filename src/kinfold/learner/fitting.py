@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import models
-from kinfold.data import Rows, make
+from kinfold.data import Dataset, Rows, make
 from kinfold.models import Embedder
+from kinfold.models.features import Features
 from kinfold.models.initialization import principal_components
 from kinfold.pairs import Ranks
 from kinfold.training import parts
@@ -49,30 +50,41 @@ class Fitted:
     best_step: int
 
 
-def fit(rows: Array, labels: Array, given: Configuration, callbacks: Sequence[Callback] = ()) -> Fitted:
-    """rows: float32 (N, d); labels: (N,), integers. What the configuration asks for is fitted to their shape."""
-    # centred and of length one in the mean, so that no learning rate depends on the unit of X
-    points, mean, scale = standardized(rows)
-    data = make("X", Rows(points), labels, np.full(len(labels), "train"))
+def fit(
+    rows: Array, labels: Array, given: Configuration, callbacks: Sequence[Callback] = (), *, own_loss_lr: bool = False
+) -> Fitted:
+    """rows: float32 (N, d); labels: (N,), integers. What the configuration asks for is fitted to their shape.
+
+    own_loss_lr: the user chose the learning rate of the loss, which must have a parameter then.
+    """
+    if (rows == rows[0]).all():
+        raise ValueError("all rows of X are equal: there is nothing to tell classes apart by")
+    data = make("X", Rows(rows), labels, np.full(len(labels), "train"))
     splits = parts.split(data, given.data)
     sizes = splits.train.class_sizes().tolist()
     model, init = given.model, given.model.init
     components = None
     if init != "random":
-        components = principal_components(torch.from_numpy(splits.train.items.array()))  # type: ignore[attr-defined]
+        points = Features(rows.shape[1], standardize=True).standardize(_tensor(splits.train))
+        components = principal_components(points)
         model = replace(model, dim=min(model.dim, max(1, components.rank)))
     batch_size, per_class = batch_shape(sizes, **given.sampler.options)
     sampler = Choice("spc", {"batch_size": batch_size, "per_class": per_class})
     work = Work(replace(given, model=replace(model, init="random"), sampler=sampler), data, Ranks.current())
     if components is not None:
-        models.initialize(work.model.head, components, init)  # type: ignore[arg-type]  # "auto" is resolved
+        models.initialize(work.model.head, components, init, model.init_length)  # type: ignore[arg-type]
     history = History(given.evaluation.metric)
     trainer = work.trainer(None, [history, *callbacks])
+    if own_loss_lr and not any(parameter.requires_grad for parameter in trainer.objective.parameters()):
+        raise ValueError(
+            f"loss_lr is for parameters of the loss, and {given.loss.name!r} has none to train: leave loss_lr out"
+        )
     _run(trainer)
     embedder = work.model
     embedder.load_state_dict(trainer.selected())
     _check_finite(trainer, embedder, given.optimizer.lr)
-    unstandardized(embedder.head, mean, scale)
+    assert isinstance(embedder.backbone, Features)
+    embedder.backbone.fold_into(embedder.head)  # what is left takes X as it is
     best = trainer.selection.best_step if trainer.selection.best is not None else trainer.done
     return Fitted(embedder.cpu().eval(), work.given.evaluation.distance, history, trainer.done, best)
 
@@ -97,24 +109,9 @@ def batch_shape(sizes: Sequence[int], batch_size: int, per_class: int) -> tuple[
     return classes * each, each
 
 
-def standardized(rows: Array) -> tuple[Array, Array, float]:
-    """(x - mean) / scale in float32, with the mean (d,) of the rows and the root mean square distance from it."""
-    mean: Array = rows.mean(axis=0, dtype=np.float64)
-    points = rows - mean.astype(np.float32)
-    scale = float(np.sqrt(np.einsum("ij,ij->", points, points, dtype=np.float64) / len(points)))
-    if scale == 0:
-        raise ValueError("all rows of X are equal: there is nothing to tell classes apart by")
-    points *= np.float32(1 / scale)
-    return points, mean, scale
-
-
-def unstandardized(head: nn.Module, mean: Array, scale: float) -> None:
-    """Let a head that was trained on (x - mean) / scale take x itself."""
-    first = next(module for module in head.modules() if isinstance(module, nn.Linear))
-    with torch.no_grad():
-        weight: Tensor = first.weight.double() / scale
-        first.bias.copy_(first.bias.double() - weight @ torch.from_numpy(mean).to(weight.device))
-        first.weight.copy_(weight)
+def _tensor(dataset: Dataset) -> Tensor:
+    rows: Array = dataset.items.array()  # type: ignore[attr-defined]  # `Rows`
+    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))
 
 
 def _run(trainer: Trainer) -> None:

@@ -1,6 +1,5 @@
 """From the parameters of a `MetricLearner`, checked in their own words, to the configuration of a run."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -9,13 +8,12 @@ from typing import Any
 from kinfold import registry
 from kinfold.metrics.named import metric
 from kinfold.training.configuration import Choice, Configuration, Data, Evaluation, Model, Optimizer, Training
+from kinfold.training.usual import PROXY_FACTOR, usual_length, usual_miner, usual_rate
 
 HEADS = ("linear", "mlp")
 STARTS = ("auto", "random", "pca", "half-whiten", "whiten")
 DISTANCES = ("auto", "cosine", "dot", "euclidean")
-USUAL_MINERS = {"margin": "distance-weighted"}  # what "auto" stands for; no other loss needs one
 LOOKS = 20  # evaluations on held-out classes in the course of a fit
-PROXY_FACTOR = 100.0  # class vectors start anywhere and have far to go: published settings are 50 to 500
 
 
 def configuration(given: Mapping[str, Any], seed: int, classes: int) -> Configuration:
@@ -34,18 +32,26 @@ def configuration(given: Mapping[str, Any], seed: int, classes: int) -> Configur
         )
     metric(given["metric"])
     loss = Choice(given["loss"], dict(given["loss_options"] or {}))
-    lr = _number("lr", given["lr"])
+    lr = usual_rate(loss.name) if given["lr"] == "auto" else _number("lr", given["lr"])
     return Configuration(
         seed=seed,
         data=Data(name="X", validation=share, split_seed=seed),
-        model=Model("features", whole("dim", given["dim"], 1), head, init=init),  # type: ignore[arg-type]
+        model=Model(
+            "features",
+            whole("dim", given["dim"], 1),
+            head,
+            init=init,  # type: ignore[arg-type]
+            init_length=usual_length(loss.name),
+            standardize=True,
+        ),
         loss=loss,
-        miner=_miner(given["loss"], given["miner"], given["miner_options"]),
+        miner=_miner(loss, given["miner"], given["miner_options"]),
         sampler=_sampler(given["batch_size"], given["per_class"]),
         optimizer=Optimizer(
             name="adamw",
             lr=lr,
-            loss_lr=_loss_rate(given["loss"], lr) if given["loss_lr"] is None else _number("loss_lr", given["loss_lr"]),
+            loss_lr=None if given["loss_lr"] is None else _number("loss_lr", given["loss_lr"]),
+            proxy_factor=PROXY_FACTOR,
             weight_decay=_number("weight_decay", given["weight_decay"]),
         ),
         training=Training(steps=steps, device=given["device"]),
@@ -95,10 +101,10 @@ def _check_validation(share: float, patience: int | None, classes: int) -> None:
         )
 
 
-def _miner(loss: str, miner: str | None, options: Mapping[str, Any] | None) -> Choice | None:
-    name = USUAL_MINERS.get(loss) if miner == "auto" else miner
+def _miner(loss: Choice, miner: str | None, options: Mapping[str, Any] | None) -> Choice | None:
+    name = usual_miner(loss.name, loss.options) if miner == "auto" else miner
     if name is None and options:
-        raise ValueError(f"miner_options without a miner: {loss!r} has none unless you name one")
+        raise ValueError(f"miner_options without a miner: {loss.name!r} has none unless you name one")
     return None if name is None else Choice(name, dict(options or {}))
 
 
@@ -108,8 +114,3 @@ def _sampler(batch_size: Any, per_class: Any) -> Choice:
     if size < 2 * each:
         raise ValueError(f"batch_size={size} has no room for two classes of per_class={each}; raise it to {2 * each}")
     return Choice("spc", {"batch_size": size, "per_class": each})
-
-
-def _loss_rate(loss: str, lr: float) -> float:
-    known = inspect.signature(registry.resolve("losses", loss)).parameters
-    return lr * PROXY_FACTOR if {"num_classes", "dim"} <= set(known) else lr

@@ -13,6 +13,7 @@ from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.miners.one_positive import OnePositive
 from kinfold.pairs import dot, normalize
 from kinfold.pairs.masks import columns
+from kinfold.pairs.transforms import is_transformed
 
 
 def angular(similarity: Tensor, of_positive: Tensor, own: Tensor, negatives: Tensor, *, tan2: float = 1.0) -> Tensor:
@@ -80,7 +81,7 @@ class Angular(Loss):
             return similarity.index_select(0, column) if whole else dot(y.index_select(0, column), y)
 
         own, width = similarity.gather(1, index), index.shape[1]
-        if torch.compiler.is_compiling():
+        if is_transformed():
             spread = [t.repeat_interleave(width, dim=0) for t in (similarity, pairs.negatives)]
             values = angular(spread[0], of(index.flatten()), own.flatten(), spread[1], tan2=tan2).view_as(own)
         else:  # one positive of everyone after the other: no tensor of triplets

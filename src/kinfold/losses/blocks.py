@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kinfold.pairs.transforms import is_transformed
+
 # pairs in a block: 4 MB in float32; below two blocks the plain graph is as fast
 BLOCK_PAIRS = 2**20
 # fewer rows than this make poor matrix products, and each block adds a gradient as large as the references
@@ -22,7 +24,7 @@ Evaluate = Callable[[slice, Tensor, Tensor], Sums]
 
 def worthwhile(rows: int, columns: int) -> bool:
     """Whether so many pairs are better taken in blocks. Not while compiling: the compiler has its own ways."""
-    return rows > LEAST_ROWS and rows * columns > BLOCK_PAIRS and not torch.compiler.is_compiling()
+    return rows > LEAST_ROWS and rows * columns > BLOCK_PAIRS and not is_transformed()
 
 
 def sums_by_rows(evaluate: Evaluate, x: Tensor, y: Tensor, parameters: Sequence[Tensor]) -> Sums:

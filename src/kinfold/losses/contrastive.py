@@ -61,14 +61,7 @@ class Contrastive(Loss):
             positive_margin=self.positive_margin,
             squared=self.squared,
         )
-        sides = number(pairs.positives, values), number(pairs.negatives, values)
-        counted = sides
-        if pairs.weights is not None:
-            values, counted = values * pairs.weights, (sides[0] * pairs.weights, sides[1] * pairs.weights)
-        sums = torch.stack([(values * side).sum() for side in sides])
-        return Terms(values, sums, torch.stack([side.sum() for side in counted]))
+        return pairs.per_side(values)
 
-    def counts(self, relation: Relation) -> Tensor | None:
-        if relation.degree is not None:
-            return None
+    def counts(self, relation: Relation) -> Tensor:
         return torch.stack([count(mask).sum() for mask in (relation.positives, relation.negatives)])

@@ -28,19 +28,20 @@ class Targets:
 
     A sample of several classes is given each of them as its target in turn, and the results are averaged.
 
+    index (B, W): the classes of each sample; exists (B, W): which of these entries are used.
     others (B, 1): log sum exp over the classes that a sample does not belong to.
     rest (B, 1 or W): the same over all but the one target.
     """
 
     def __init__(self, logits: Tensor, positives: Tensor, labels: Tensor | None = None) -> None:
         if labels is not None:
-            index, self.exists = labels, torch.ones_like(labels, dtype=torch.bool)
+            self.index, self.exists = labels, torch.ones_like(labels, dtype=torch.bool)
             self.others = masked_logsumexp(logits.scatter(1, labels, -LOWEST)).unsqueeze(1)
         else:
-            index, self.exists = columns(positives)
+            self.index, self.exists = columns(positives)
             self.others = masked_logsumexp(logits, ~positives).unsqueeze(1)
-        self.logits = logits.gather(1, index)
-        width = index.shape[1]
+        self.logits = logits.gather(1, self.index)
+        width = self.index.shape[1]
         self.rest = self.others
         if width > 1:
             beside = self.exists[:, None, :] & ~torch.eye(width, dtype=torch.bool, device=logits.device)

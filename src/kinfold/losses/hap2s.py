@@ -41,22 +41,29 @@ def hap2s(
 
 
 class HAP2S(Loss):
-    """Mean over anchors, on Euclidean distances of unit vectors."""
+    """Mean over anchors, on Euclidean distances of unit vectors.
+
+    `sigma` (0.5 where not given) belongs to exponential weights, `power` (10) to polynomial ones.
+    """
 
     measure = "euclidean"
 
     def __init__(
         self,
         margin: float = 0.2,
-        sigma: float = 0.5,
+        sigma: float | None = None,
         weighting: Literal["exponential", "polynomial"] = "exponential",
-        power: float = 10.0,
+        power: float | None = None,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(sigma=sigma, power=power)
         if weighting not in ("exponential", "polynomial"):
             raise ValueError(f"weighting must be 'exponential' or 'polynomial', got {weighting!r}")
+        unused, value = ("power", power) if weighting == "exponential" else ("sigma", sigma)
+        if value is not None:
+            raise ValueError(f"{unused}={value:g} has no meaning to weighting={weighting!r}: leave it out")
+        sigma, power = 0.5 if sigma is None else sigma, 10.0 if power is None else power
+        positive(sigma=sigma, power=power)
         self.margin = margin
         self.sigma = sigma
         self.weighting = weighting

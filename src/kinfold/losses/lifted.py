@@ -45,24 +45,29 @@ class Lifted(Loss):
     al., 2020).
 
     `variant="oh-song"` is the original: squared hinges over positive pairs, each against the negatives of both its
-    ends, on Euclidean distances of unit vectors with `margin`. It is one number for a batch and takes no reference set.
+    ends, on Euclidean distances of unit vectors with `margin` (1 where not given). It is one number for a batch and
+    takes no reference set.
     """
 
     def __init__(
         self,
         variant: Literal["standard", "oh-song"] = "standard",
-        margin: float = 1.0,
+        margin: float | None = None,
         reduction: Reduction = "mean",
     ) -> None:
         if variant not in ("standard", "oh-song"):
             raise ValueError(f"variant must be 'standard' or 'oh-song', got {variant!r}")
+        if variant == "standard" and margin is not None:
+            raise ValueError(
+                f"margin={margin:g} belongs to variant='oh-song': in the standard form it would cancel; leave it out"
+            )
         if variant == "oh-song":
             self.kind = "batch"
             self.measure = "euclidean"
             self.by_rows = False
         super().__init__(reduction)
         self.variant = variant
-        self.margin = margin
+        self.margin = 1.0 if margin is None else margin
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         if self.variant == "standard":

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kinfold.pairs.masks import LOWEST, number
+from kinfold.pairs.transforms import is_transformed
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
     >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
     tensor([ 6.9315e-01, -1.0000e+30])
     """
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return _plain(values, mask, scale)
     result: Tensor = _LogSumExp.apply(values, mask, scale)  # type: ignore[no-untyped-call]
     return result

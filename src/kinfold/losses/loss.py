@@ -14,10 +14,11 @@ from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, Quadruplets, Relation, Triplets, View, full_precision, view
+from kinfold.pairs.index_tuples import IndexTensors, Tuples, read_tuples
 from kinfold.pairs.masks import count
+from kinfold.pairs.transforms import is_transformed
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
-Tuples: TypeAlias = Relation | Triplets | Quadruplets
 
 
 class Loss(nn.Module):
@@ -31,12 +32,16 @@ class Loss(nn.Module):
     Losses with `proxies` compare every sample with one or more vectors per class instead of with other samples.
 
     Large batches are taken by blocks of rows where the kind allows it (`by_rows`).
+
+    `uses_labels`: whether labels mean something beside `relation=`, as to a loss with one parameter per class. To the
+    others they would be given in vain, and are refused.
     """
 
     kind: Literal["pair", "anchor", "batch"] = "anchor"
     measure: Measure = "cosine"
     normalize: bool = True
     by_rows: bool = True
+    uses_labels: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
 
@@ -64,20 +69,22 @@ class Loss(nn.Module):
         ref_labels: Labels | None = None,
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
-        tuples: Tuples | None = None,
+        tuples: Tuples | IndexTensors | None = None,
     ) -> Tensor:
-        """The loss of a batch.
+        """The loss of a batch; NaN where an embedding is NaN or infinite.
 
         embeddings (B, d), any floating type; labels (B,), integers or strings; or relation (B, R), boolean or real.
         ref_embeddings (R, d) with ref_labels (R,): what the anchors are compared with, instead of with each other.
         ids (B,), ref_ids (R,): equal ids are one item, which makes no pair with itself.
-        tuples: what a miner chose.
+        tuples: what a miner chose, instead of all pairs: `Relation`, `Triplets` or `Quadruplets` of kinfold.pairs, or
+        index tensors as pytorch-metric-learning has them, (anchor, positive, negative) or (anchor1, positive, anchor2,
+        negative).
         """
         with full_precision(embeddings):
             seen = self._look(embeddings, labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
-            tuples = self.choose(tuples, seen)
+            selected = self.choose(self._read(tuples, seen), seen)
             self._training_check(self)
-            return self._reduce(self._terms(seen, tuples), self.penalty(seen.anchors))
+            return self._reduce(self._terms(seen, selected), self.penalty(seen.anchors)) + _nan_unless_finite(seen)
 
     def pair_weights(
         self,
@@ -89,7 +96,7 @@ class Loss(nn.Module):
         ref_labels: Labels | None = None,
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
-        tuples: Tuples | None = None,
+        tuples: Tuples | IndexTensors | None = None,
     ) -> Tensor:
         """dL/dS (B, R): how hard the mean loss pulls (negative) or pushes (positive) every pair.
 
@@ -104,26 +111,26 @@ class Loss(nn.Module):
             )
         with full_precision(embeddings), torch.enable_grad():
             seen = self._look(embeddings.detach(), labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
-            tuples = self.choose(tuples, seen)
+            selected = self.choose(self._read(tuples, seen), seen)
             x, y = self.scoring.operands(seen)
-            if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
-                measured = self.scoring.sides(x, y, tuples).detach().requires_grad_()
-                value = self._terms_of_tuples(measured, seen, tuples).mean()
+            if isinstance(selected, Triplets | Quadruplets) and y.shape[0]:
+                measured = self.scoring.sides(x, y, selected).detach().requires_grad_()
+                value = self._terms_of_tuples(measured, seen, selected).mean()
                 (sides,) = torch.autograd.grad(value, measured)
-                return _scatter(factor * sides, tuples, seen)
-            measured = self.scoring.matrix(x, y).detach().requires_grad_()
-            relation_used = tuples if isinstance(tuples, Relation) else seen.relation
+                return _scatter(factor * sides, selected, seen) + _nan_unless_finite(seen)
+            relation_used = selected if isinstance(selected, Relation) else seen.relation
+            measured = self.scoring.matrix(x, y, relation_used).detach().requires_grad_()
             value = self._terms_of_rows(measured, seen, relation_used, slice(None), x, y).mean()
             (weights,) = torch.autograd.grad(value, measured)
-            return factor * (weights.T if self.proxies_are_anchors else weights)
+            return factor * (weights.T if self.proxies_are_anchors else weights) + _nan_unless_finite(seen)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """The loss of scored pairs (B, R)."""
         raise NotImplementedError(f"{type(self).__name__} has tuple_terms alone: it is for mined tuples")
 
     def counts(self, relation: Relation) -> Tensor | None:
-        """The counts of `terms` over the whole relation where that alone determines them; saves a pass when large
-        batches are taken by blocks and there is more than one ratio."""
+        """The counts of `terms` over the whole boolean relation where that alone determines them; saves a pass when
+        large batches are taken by blocks and there is more than one ratio."""
         return None
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
@@ -168,8 +175,13 @@ class Loss(nn.Module):
         ref_labels: Labels | None,
         ids: Tensor | None,
         ref_ids: Tensor | None,
-        tuples: Tuples | None,
+        tuples: Tuples | IndexTensors | None,
     ) -> View:
+        if labels is not None and relation is not None and not self.uses_labels:
+            raise ValueError(
+                f"{type(self).__name__} takes positives and negatives from relation= and would ignore labels: give one "
+                "of them (a loss of your own that reads pairs.labels says so with uses_labels = True)"
+            )
         if self.proxies is not None:
             if tuples is not None:
                 raise ValueError(f"{type(self).__name__} compares samples with its own proxies: it takes no tuples")
@@ -187,12 +199,26 @@ class Loss(nn.Module):
             ids=ids,
             ref_ids=ref_ids,
         )
-        if seen.relation.degree is not None and self.kind != "pair":
+        self._check_degrees(seen.relation)
+        return seen
+
+    def _check_degrees(self, relation: Relation) -> None:
+        if relation.degree is not None and self.kind != "pair":
             raise ValueError(
                 f"{type(self).__name__} needs a boolean relation; a real-valued one means something only to losses "
                 "that work pair by pair (contrastive, margin, binomial, similarity-margin, similarity-contrastive)"
             )
-        return seen
+
+    def _read(self, tuples: Tuples | IndexTensors | None, seen: View) -> Tuples | None:
+        """The tuples that were given, checked."""
+        if tuples is None:
+            return None
+        if seen.relation.degree is not None:
+            raise ValueError("a real-valued relation= and tuples= both say how much a pair counts: give one of them")
+        selected = read_tuples(tuples, (seen.anchors.shape[0], seen.references.shape[0]), seen.anchors.device)
+        if isinstance(selected, Relation):
+            self._check_degrees(selected)
+        return selected
 
     def _terms(self, seen: View, tuples: Tuples | None) -> Terms:
         self._tell_of_missing_pairs(seen.relation)
@@ -200,18 +226,14 @@ class Loss(nn.Module):
         if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
             return self._terms_of_tuples(self.scoring.sides(x, y, tuples), seen, tuples)
         relation = tuples if isinstance(tuples, Relation) else seen.relation
-        if relation.positives.shape != seen.relation.positives.shape:
-            raise ValueError(
-                f"the mined relation has shape {tuple(relation.positives.shape)}, the pairs "
-                f"{tuple(seen.relation.positives.shape)}: mine on the same batch and reference set"
-            )
         blocks = self.by_rows and self.reduction != "none"
         if not (blocks and worthwhile(x.shape[0], y.shape[0])):
-            return self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, slice(None), x, y)
-        known = self.counts(relation)
+            return self._terms_of_rows(self.scoring.matrix(x, y, relation), seen, relation, slice(None), x, y)
+        known = self.counts(relation) if relation.degree is None else None
 
         def evaluate(rows: slice, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            terms = self._terms_of_rows(self.scoring.matrix(x, y), seen, relation, rows, x, y)
+            part = Relation(relation.positives[rows], relation.negatives[rows])
+            terms = self._terms_of_rows(self.scoring.matrix(x, y, part), seen, relation, rows, x, y)
             if self.reduction == "sum" and self.kind != "batch":
                 return terms.values.sum().reshape(1), terms.counts.sum().reshape(1)
             if known is None:
@@ -250,6 +272,12 @@ class Loss(nn.Module):
                 "pairs.per_anchor(values), pairs.per_pair(values) or Terms.over(values, count)"
             )
         found.check(self.kind, pairs.scores, type(self).__name__)
+        if pairs.weights is not None and not found.weighted:
+            raise ValueError(
+                f"{type(self).__name__}.terms leaves out the weights of a real-valued relation: end it with "
+                "pairs.per_pair(values, counted), which applies them; or apply pairs.weights to values, sums and "
+                "counts, and return Terms(..., weighted=True)"
+            )
         return found
 
     def _terms_of_tuples(self, measured: Tensor, seen: View, tuples: Triplets | Quadruplets) -> Terms:
@@ -291,7 +319,7 @@ class Loss(nn.Module):
         return scores.sum(dim=-1) if self.kind == "anchor" else scores.sum()
 
     def _tell_of_missing_pairs(self, relation: Relation) -> None:
-        if torch.compiler.is_compiling() or not self.tell_of_missing_pairs or self.proxies is not None:
+        if is_transformed() or not self.tell_of_missing_pairs or self.proxies is not None:
             return
         kin, other = (bool(count(mask).any()) for mask in (relation.positives, relation.negatives))
         if not (kin and other):
@@ -303,6 +331,20 @@ class Loss(nn.Module):
                 'kinfold.samplers.create("spc", labels, batch_size=80, per_class=5).',
                 stacklevel=4,
             )
+
+
+def _nan_unless_finite(seen: View) -> Tensor:
+    """Zero, and NaN where an embedding is NaN or infinite.
+
+    Comparisons, hinges and miners turn NaN into False, and with it a loss into a number. Added to the value, this lets
+    nobody take that number for a loss. It stays on the device: nothing waits for it.
+    """
+    total = seen.anchors.new_zeros(())
+    for rows in (seen.anchors,) if seen.symmetric else (seen.anchors, seen.references):
+        if rows.numel():
+            lowest, highest = rows.detach().aminmax()
+            total = total + lowest * 0.0 + highest * 0.0
+    return total
 
 
 def _scatter(weights: Tensor, tuples: Triplets | Quadruplets, seen: View) -> Tensor:

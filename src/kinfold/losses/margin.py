@@ -56,8 +56,11 @@ class Margin(Loss):
             raise ValueError(f"variant must be 'standard' or 'as-coded', got {variant!r}")
         if num_classes is not None and num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        if beta_regularization and not learn_beta:
+            raise ValueError("beta_regularization moves a boundary that learns: leave out it, or learn_beta=False")
         self.margin = margin
         self.num_classes = num_classes
+        self.uses_labels = num_classes is not None
         self.beta_regularization = beta_regularization
         self.variant = variant
         start = torch.tensor(beta) if num_classes is None else torch.full((num_classes,), beta)
@@ -79,9 +82,7 @@ class Margin(Loss):
             if not pairs.from_triplets:
                 raise ValueError("variant='as-coded' counts triplets: give tuples= of a triplet miner")
             return Terms.over(values, active.amax(dim=0).sum())
-        if pairs.weights is not None:
-            values, active = values * pairs.weights, active * pairs.weights
-        return Terms.over(values, active.sum())
+        return pairs.per_pair(values, active)
 
     def regularizer(self) -> Tensor | None:
         return self.beta.sum() * self.beta_regularization if self.beta_regularization else None

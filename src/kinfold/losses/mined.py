@@ -1,5 +1,7 @@
 """A loss with its miner: called like a loss, looks only at what the miner chose."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from kinfold import registry
@@ -43,14 +45,18 @@ class Mined(nn.Module):
         ref_ids: Tensor | None = None,
     ) -> Tensor:
         """The loss of what the miner chose; arguments as those of a loss."""
-        given = {
+        given: dict[str, Any] = {
             "relation": relation,
             "ref_embeddings": ref_embeddings,
             "ref_labels": ref_labels,
             "ids": ids,
             "ref_ids": ref_ids,
         }
-        return self.loss(embeddings, labels, **given, tuples=self.miner(embeddings, labels, **given))  # type: ignore[no-any-return]
+        mined = {"labels": labels, **given}
+        if relation is not None and self.loss.uses_labels:  # labels are for the loss: the miner looks at the relation
+            mined |= {"labels": None, "ref_labels": None}
+        tuples = self.miner(embeddings, **mined)
+        return self.loss(embeddings, labels, **given, tuples=tuples)  # type: ignore[no-any-return]
 
     def pair_weights(self, embeddings: Tensor, labels: Labels | None = None) -> Tensor:
         """dL/dS (B, B) of the mined loss: zero for every pair that the miner left out."""

@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 from kinfold.pairs import Labels, Relation, View
 from kinfold.pairs.labels import encode
+from kinfold.pairs.transforms import is_transformed
 from kinfold.pairs.view import check_embeddings
 
 
 def check_class_range(labels: Tensor, num_classes: int) -> None:
     """Losses with parameters per class index them by label: 0..C-1 only."""
-    if torch.compiler.is_compiling() or labels.numel() == 0:
+    if is_transformed() or labels.numel() == 0:
         return
     low, high = (int(bound) for bound in torch.aminmax(labels))
     if low < 0 or high >= num_classes:

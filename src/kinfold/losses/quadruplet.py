@@ -5,11 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.loss import Loss, Reduction, Tuples
+from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import Terms
 from kinfold.miners.distance_weighted import DistanceWeighted
 from kinfold.miners.fourth import Fourth
 from kinfold.pairs import Quadruplets, Relation, Triplets, View
+from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.measures import root
 
 
@@ -32,6 +33,7 @@ class Quadruplet(Loss):
 
     kind = "batch"
     measure = "squared-euclidean"
+    uses_labels = True  # those of a reference set tell which two of its items are of different classes
 
     def __init__(
         self,
@@ -57,7 +59,10 @@ class Quadruplet(Loss):
         if isinstance(tuples, Quadruplets) or seen.references.shape[0] == 0:
             return tuples
         if isinstance(tuples, Relation):
-            raise ValueError("the quadruplet loss works on tuples: use a miner that draws triplets, or none")
+            raise ValueError(
+                "the quadruplet loss does not work on pairs: use a miner that draws triplets, or none; or give "
+                "triplets (anchor, positive, negative) or kinfold.pairs.Quadruplets"
+            )
         with torch.no_grad():
             found = self.miner.look(seen) if tuples is None else tuples
             assert isinstance(found, Triplets)

@@ -1,25 +1,17 @@
 """From a view to scores: which measure a loss works on, for all pairs or for the sides of mined tuples."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from kinfold.pairs import Quadruplets, Triplets, View, dot, normalize, squared_euclidean
+from kinfold.pairs import Quadruplets, Relation, Triplets, View, dot, normalize, squared_euclidean
 from kinfold.pairs.gathered import gathered_dot, gathered_squared_euclidean
 from kinfold.pairs.measures import centred, centred_snr, centred_unit, inverse_signal, root, sphere_squared
 
 Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
-
-# a distance is the root of what is measured here
-_MEASURES = {
-    "cosine": dot,  # of unit vectors
-    "dot": dot,
-    "euclidean": squared_euclidean,
-    "squared-euclidean": squared_euclidean,
-    "snr": centred_snr,
-}
 
 
 @dataclass(frozen=True)
@@ -42,11 +34,13 @@ class Scoring:
             return centred_unit(x) if self.unit else centred(x)
         return normalize(x) if self.unit else x
 
-    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        """Measured for all pairs, (B, R), from one product."""
-        if self.unit and self._is_distance:
-            return sphere_squared(x, y)
-        return _MEASURES[self.measure](x, y)
+    def matrix(self, x: Tensor, y: Tensor, relation: Relation) -> Tensor:
+        """Measured for all pairs, (B, R), from one product; pairs of the relation that nearly coincide from
+        differences, where a distance is measured."""
+        if self._is_distance:
+            measure = sphere_squared if self.unit else squared_euclidean
+            return measure(x, y, counted=relation.includes)
+        return centred_snr(x, y) if self.measure == "snr" else dot(x, y)
 
     def sides(self, x: Tensor, y: Tensor, tuples: Triplets | Quadruplets) -> Tensor:
         """Measured for (a, p), (a, n) and, of quadruplets, (n, l): (2 or 3, T), from differences, not from products."""
@@ -64,6 +58,12 @@ class Scoring:
 
     def scores(self, measured: Tensor) -> Tensor:
         return root(measured) if self.measure == "euclidean" else measured
+
+    def of_similarity(self, similarity: float) -> float:
+        """Return the score of a pair of unit vectors with this cosine."""
+        if not self._is_distance:
+            return similarity
+        return math.sqrt(2.0 - 2.0 * similarity) if self.measure == "euclidean" else 2.0 - 2.0 * similarity
 
     @property
     def by_similarity(self) -> float | None:

@@ -21,8 +21,12 @@ def similarity_contrastive(
     >>> similarity_contrastive(torch.tensor([[0.7, 0.7, 0.2]]), kin, ~kin).round(decimals=4)
     tensor([[0.3000, 0.2000, 0.0000]])
     """
-    kin, other = number(positives, similarity), number(negatives, similarity)
-    return kin * (1.0 - similarity) + other * relu(similarity - threshold)
+    return _loss_of_gap(1.0 - similarity, positives, negatives, threshold)
+
+
+def _loss_of_gap(gap: Tensor, positives: Tensor, negatives: Tensor, threshold: float) -> Tensor:
+    """Return the loss of every pair from 1 - s, (B, R)."""
+    return number(positives, gap) * gap + number(negatives, gap) * relu((1.0 - threshold) - gap)
 
 
 class SimilarityContrastive(Loss):
@@ -30,9 +34,13 @@ class SimilarityContrastive(Loss):
 
     `variant="as-coded"` is what the authors' code computes: a negative above the threshold costs s itself, one below it
     is removed, also from the count. The slope of a pair is the same, its rank among the losses is not.
+
+    1 - s is measured as half of the squared distance of unit vectors, which is exact where two positives nearly
+    coincide: a robust loss ranks and weighs pairs by it.
     """
 
     kind = "pair"
+    measure = "squared-euclidean"
 
     def __init__(
         self,
@@ -47,12 +55,10 @@ class SimilarityContrastive(Loss):
         self.variant = variant
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        values = similarity_contrastive(pairs.scores, pairs.positives, pairs.negatives, threshold=self.threshold)
+        gap = pairs.scores / 2  # 1 - s
+        values = _loss_of_gap(gap, pairs.positives, pairs.negatives, self.threshold)
         if self.variant == "standard":
             return pairs.per_pair(values)
-        above = pairs.negatives & (pairs.scores > self.threshold)
+        above = pairs.negatives & (gap < 1.0 - self.threshold)
         values = torch.where(above, values + self.threshold, values)
-        weights = (pairs.positives | above).to(values.dtype)
-        if pairs.weights is not None:
-            weights = weights * pairs.weights
-        return Terms.over(values * weights, weights.sum())
+        return pairs.per_pair(values, pairs.positives | above)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.masks import number
+from kinfold.pairs.transforms import is_transformed
 
 
 def soft_histogram(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
@@ -17,8 +18,25 @@ def soft_histogram(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
     >>> soft_histogram(torch.tensor([[0.25, 2.0]]), torch.tensor([[True, True]]), 3)
     tensor([[0.7500, 0.2500, 1.0000]])
     """
+    if is_transformed():
+        return _histogram(place, mask, nodes)
     histogram: Tensor = _SoftHistogram.apply(place, mask, nodes)  # type: ignore[no-untyped-call]
     return histogram
+
+
+def _histogram(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
+    outside = (place <= 0) | (place >= nodes - 1)
+    inside = torch.where(outside, place.detach().clamp(0, nodes - 1), place)
+    lower = inside.detach().long().clamp(0, max(nodes - 2, 0))
+    weight = number(mask, place)
+    upper_share = (inside - lower) * weight
+    counts = torch.zeros_like(place[:, :1]).expand(-1, nodes + 1)
+    return counts.scatter_add(1, lower, weight - upper_share).scatter_add(1, lower + 1, upper_share)[:, :nodes]
+
+
+def _lower_node(inside: Tensor, nodes: int) -> Tensor:
+    """The node at or below each place; some node also where a place is NaN, whose integer is below all nodes."""
+    return inside.long().clamp_(0, max(nodes - 2, 0))
 
 
 class _SoftHistogram(torch.autograd.Function):
@@ -28,7 +46,7 @@ class _SoftHistogram(torch.autograd.Function):
     @staticmethod
     def forward(place: Tensor, mask: Tensor, nodes: int) -> Tensor:
         inside = place.clamp(0, nodes - 1)
-        lower = inside.long().clamp_(max=max(nodes - 2, 0))
+        lower = _lower_node(inside, nodes)
         weight = number(mask, place)
         upper_share = (inside - lower) * weight
         rows = place.shape[0]
@@ -47,6 +65,6 @@ class _SoftHistogram(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> Any:
         place, mask = ctx.saved_tensors
         step = torch.nn.functional.pad(outer[0].diff(dim=1), (0, 1))  # (B, nodes), zero after the last node
-        lower = place.clamp(0, ctx.nodes - 1).long()
+        lower = _lower_node(place, ctx.nodes)
         live = mask & (place > 0) & (place < ctx.nodes - 1)
         return torch.where(live, step.gather(1, lower), 0.0), None, None

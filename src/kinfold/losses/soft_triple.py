@@ -71,6 +71,7 @@ class SoftTriple(Loss):
         lengths = root(products.diagonal(dim1=1, dim2=2))
         cosine = products / (lengths[:, :, None] * lengths[:, None, :])
         once = torch.ones(self.centers, self.centers, dtype=torch.bool, device=vectors.device).triu(diagonal=1)
-        distance = torch.where(once, 2.0 + 1e-5 - 2.0 * cosine, 1.0).clamp(min=1e-5).sqrt()
+        # a cosine rounded to more than one stays above the bound, and keeps its gradient
+        distance = torch.where(once, 2.0 + 1e-5 - 2.0 * cosine, 1.0).clamp(min=5e-6).sqrt()
         spread = (distance * once).sum()
         return self.regularization * spread / (len(vectors) * self.centers * (self.centers - 1))

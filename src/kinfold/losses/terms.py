@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from kinfold.pairs.masks import count
+from kinfold.pairs.masks import count, number
 
 
 class Terms(NamedTuple):
@@ -17,11 +17,13 @@ class Terms(NamedTuple):
 
     values: (B, R) for pairs, (B,) for anchors, (T,) for tuples, () for a loss of the whole batch.
     sums, counts: (k,) each; counts carry no gradient, and a count of zero makes its ratio zero.
+    weighted: whether `ScoredPairs.weights` is applied to all three. `ScoredPairs.per_pair` and `per_side` do it.
     """
 
     values: Tensor
     sums: Tensor
     counts: Tensor
+    weighted: bool = False
 
     @classmethod
     def over(cls, values: Tensor, count: Tensor | int) -> "Terms":
@@ -72,13 +74,33 @@ class ScoredPairs:
     from_triplets: bool = False
     batch_size: int | None = None
 
-    def per_pair(self, values: Tensor) -> Terms:
-        """Mean over all pairs of the relation."""
+    def per_pair(self, values: Tensor, counted: Tensor | None = None) -> Terms:
+        """Mean over the pairs that count, each by its weight.
+
+        Args:
+            values: Loss of every pair, zero where a pair does not count.
+            counted: Which pairs count, boolean or as numbers; all pairs of the relation where not given.
+        """
         _check_shape(values, self.scores.shape, "per_pair", "pair")
         if self.weights is None:
-            return Terms.over(values, count(self.positives | self.negatives, dim=-1).sum())
+            if counted is None:
+                return Terms.over(values, count(self.positives | self.negatives, dim=-1).sum())
+            return Terms.over(values, counted.sum())
         weights = self.weights * (self.positives | self.negatives)
-        return Terms.over(values * weights, weights.sum())
+        total = weights if counted is None else weights * counted
+        return Terms.over(values * weights, total.sum())._replace(weighted=True)
+
+    def per_side(self, values: Tensor) -> Terms:
+        """Mean over the positive pairs plus mean over the negative pairs, each pair by its weight."""
+        _check_shape(values, self.scores.shape, "per_side", "pair")
+        sides = number(self.positives, values), number(self.negatives, values)
+        if self.weights is None:
+            counts = torch.stack([side.sum() for side in sides])
+        else:
+            values = values * self.weights
+            counts = torch.stack([(side * self.weights).sum() for side in sides])
+        sums = torch.stack([(values * side).sum() for side in sides])
+        return Terms(values, sums, counts, weighted=self.weights is not None)
 
     def per_sample(self, values: Tensor) -> Terms:
         """Mean over the samples that belong to a class of theirs: all of them, where there are labels."""

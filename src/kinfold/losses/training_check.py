@@ -5,6 +5,8 @@ import warnings
 import torch
 from torch import nn
 
+from kinfold.pairs.transforms import is_transformed
+
 _PATIENCE = 50
 
 
@@ -20,7 +22,7 @@ class TrainingCheck:
         self._seen: list[float] = []
 
     def __call__(self, loss: nn.Module) -> None:
-        if torch.compiler.is_compiling() or self._calls > _PATIENCE or not torch.is_grad_enabled():
+        if is_transformed() or self._calls > _PATIENCE or not torch.is_grad_enabled():
             return
         parameters = [p for p in loss.parameters() if p.requires_grad]
         if not parameters:

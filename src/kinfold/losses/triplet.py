@@ -10,6 +10,7 @@ from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Quadruplets, Triplets
 from kinfold.pairs.masks import LOWEST, columns, count, number
 from kinfold.pairs.measures import root
+from kinfold.pairs.transforms import is_transformed
 
 # positives per anchor up to which one pass for each is faster than sorting
 _FEW = 16
@@ -41,7 +42,7 @@ def _net_counts(distance: Tensor, positives: Tensor, negatives: Tensor, margin: 
     index, exists = columns(positives)
     reach = torch.where(exists, distance.gather(1, index) + margin, -LOWEST)  # (B, W)
     width = reach.shape[1]
-    if width > _FEW and not torch.compiler.is_compiling():
+    if width > _FEW and not is_transformed():
         beyond, won = _by_sorting(distance, negatives, reach)
     else:
         beyond, other = torch.zeros_like(distance), number(negatives, distance)

@@ -49,6 +49,7 @@ class Approximation:
     reach: float
     centre: Tensor | None
     unit: Tensor | None = None
+    pieces: int = 1  # of the features, which are multiplied one after the other: sums of fewer terms are rounded less
 
     @property
     def dtype(self) -> torch.dtype:
@@ -59,8 +60,15 @@ class Approximation:
         """Products (B, C) of some rows of each side."""
         if self.unit is not None:
             torch._int_mm(queries, gallery.T, out=out)
-        else:
-            torch.mm(queries, gallery.T, out=out)
+            return
+        parts = zip(
+            torch.tensor_split(queries, self.pieces, dim=1), gallery.tensor_split(self.pieces, dim=1), strict=True
+        )
+        for piece, (left, right) in enumerate(parts):
+            if piece == 0:
+                torch.mm(left, right.T, out=out)
+            else:
+                out.addmm_(left, right.T)
 
     def pairs(self, i: Tensor, j: Tensor) -> Tensor:
         """Products (T,) of query i[t] and gallery row j[t], with the same error."""
@@ -69,12 +77,15 @@ class Approximation:
             torch.sum(left.mul_(right), dim=1, out=found[part])
         return found
 
-    def symmetric(self, pieces: int) -> "Approximation":
-        """The same where the product of i and j may have been worked out as that of j and i, and features were taken in
-        so many pieces: sums of fewer terms are rounded less."""
+    def in_pieces(self, pieces: int) -> "Approximation":
+        """The same with float32 products of so many pieces of the features."""
         d = self.queries.shape[1]
-        error = self.error - self.summed * (1.0 - (d / pieces + pieces + 8) / (d + 8)) if pieces > 1 else self.error
-        return replace(self, error=error.max().expand_as(error))
+        less = self.summed * (1.0 - (d / pieces + pieces + 8) / (d + 8)) if pieces > 1 else 0.0
+        return replace(self, error=self.error - less, pieces=max(1, pieces))
+
+    def symmetric(self) -> "Approximation":
+        """The same where the product of i and j may have been worked out as that of j and i."""
+        return replace(self, error=self.error.max().expand_as(self.error))
 
     def slack(self, at: Tensor, rows: Tensor | slice) -> Tensor:
         """How far a product may be from the canonical score, where either of them is `at` (B, ...)."""
@@ -98,10 +109,11 @@ def approximate(comparison: Comparison, dtype: torch.dtype) -> Approximation:
     summed = 1.01 * (d + 8) * unit  # whatever the order of the d products in a sum
     summing = summed * (x_norm + x_error) * (longest + coarsest)
     error = x_error * longest + (x_norm + x_error) * coarsest + summing + y_lost
-    reach = 1.1 * float(x_norm.max()) * longest + 1e-300 if x_norm.numel() else 1.0
+    vanished = _vanished(dtype, d, x_norm, longest)
+    reach = 1.1 * float(x_norm.max()) * longest + float(vanished.max()) if x_norm.numel() else 1.0
     # canonical scores, and thresholds worked out in float64, are rounded too
-    tiny = 4 * (d + 8) * torch.finfo(torch.float64).eps * x_norm * longest
-    error = error + tiny
+    tiny = _rounding_of_scores(d, x_norm, longest)
+    error = error + tiny + vanished
     if dtype != torch.float64:
         error = error + 2.0**-38 * reach  # keys of sorted candidates hold the row beside the score (see Counting)
     offset = _squared_lengths(comparison.queries, centre) if centre is not None else torch.zeros_like(error)
@@ -116,13 +128,27 @@ def _whole(comparison: Comparison) -> Approximation:
     x, x_scale, x_norm, x_error = whole_rows(comparison.queries)
     y, y_scale, y_norm, y_error = whole_rows(comparison.gallery, in_one_scale=True)
     longest, coarsest = float(y_norm.max()), float(y_error.max())
-    reach = 1.1 * float((x_norm + x_error).max()) * (longest + coarsest) + 1e-300 if x_norm.numel() else 1.0
-    tiny = 4 * (x.shape[1] + 8) * torch.finfo(torch.float64).eps * x_norm * longest
-    error = x_error * longest + (x_norm + x_error) * coarsest + tiny + 2.0**-38 * reach
+    d = x.shape[1]
+    vanished = _vanished(torch.float32, d, x_norm, longest)
+    products = 1.1 * (x_norm + x_error) * (longest + coarsest)
+    reach = float(products.max()) + float(vanished.max()) if x_norm.numel() else 1.0
+    tiny = _rounding_of_scores(d, x_norm, longest)
+    error = x_error * longest + (x_norm + x_error) * coarsest + tiny + vanished + 2.0**-38 * reach
     unit = (x_scale * y_scale[0]).float()  # where float32 has no such small number, products are less than the error
     nothing = torch.zeros_like(error)
     # of a product in float32: the number, its unit and what they make are rounded
     return Approximation(comparison, x, _padded(y), error, nothing, tiny, nothing, 2.0**-22, reach, None, unit)
+
+
+def _rounding_of_scores(d: int, norm: Tensor, longest: float) -> Tensor:
+    """How far a float64 score of each query may be from that of exact arithmetic, (Q,), several times over."""
+    return 4 * (d + 8) * torch.finfo(torch.float64).eps * norm * longest + _vanished(torch.float64, d, norm, longest)
+
+
+def _vanished(dtype: torch.dtype, d: int, norm: Tensor, longest: float) -> Tensor:
+    """The most that a sum of d products loses where factors or products are below the smallest normal number, (Q,)."""
+    smallest = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).tiny
+    return d * smallest * (1.0 + norm + longest)
 
 
 def _padded(rows: Tensor) -> Tensor:

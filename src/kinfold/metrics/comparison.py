@@ -90,8 +90,10 @@ def compare(queries: Tensor, gallery: Tensor | None, distance: Distance) -> Comp
         return Comparison(x, x if gallery is None else unit_rows(y), distance, gallery is None, 1.0)
     scale = _scale(x, y)
     if scale != 1.0:
-        x = x / scale
-        y = x if gallery is None else y / scale
+        x = _divided(x, scale)
+        y = x if gallery is None else _divided(y, scale)
+        if x.dtype != y.dtype:
+            x, y = x.double(), y.double()
     return Comparison(x, y, distance, gallery is None, scale)
 
 
@@ -135,26 +137,28 @@ def check_rows(rows: Tensor, name: str) -> None:
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Rows of length one, computed in float64; zero rows stay zero.
+    """Rows (N, d) of length one, computed in float64; zero rows stay zero. The only normalization of the metrics.
 
-    A row that is of length one already, to the rounding of its type, is left as it is: doing it twice changes nothing.
+    Each row is treated by itself: which other rows there are does not change it. A row whose length is one already, to
+    the rounding of its type, is left as it is, so that doing it twice changes nothing.
     """
-    found = x
+    unit = x
     for start in range(0, x.shape[0], _ROWS_AT_ONCE):
-        given = x[start : start + _ROWS_AT_ONCE]
-        length: Tensor = torch.linalg.vector_norm(given, dim=1, keepdim=True, dtype=torch.float64)
+        part = x[start : start + _ROWS_AT_ONCE].contiguous()  # so that a row is summed in one order wherever it stands
+        length: Tensor = torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
         keep = (length - 1.0).abs() < 4 * torch.finfo(x.dtype).eps
         if bool(keep.all()):
             continue
-        part = given.double()
-        if bool(((length < 1e-150) | (length > 1e150)).any()):  # squares vanished or overflowed
-            largest = part.abs().amax(dim=1, keepdim=True)
-            part = part / largest.masked_fill(largest == 0, 1.0)
-            length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-        if found is x:
-            found = x.clone()
-        found[start : start + _ROWS_AT_ONCE] = (part / torch.where(keep | (length == 0), 1.0, length)).to(x.dtype)
-    return found
+        rows = part.double()
+        extreme = (length < 1e-150) | (length > 1e150)  # squares vanished or overflowed
+        if bool(extreme.any()):
+            largest = rows.abs().amax(dim=1, keepdim=True)
+            rows = rows / torch.where(extreme & (largest > 0), largest, 1.0)
+            length = torch.where(extreme, torch.linalg.vector_norm(rows, dim=1, keepdim=True), length)
+        if unit is x:
+            unit = x.clone()
+        unit[start : start + _ROWS_AT_ONCE] = (rows / torch.where(keep | (length == 0), 1.0, length)).to(x.dtype)
+    return unit
 
 
 def _floating(x: Tensor) -> Tensor:
@@ -168,3 +172,10 @@ def _scale(x: Tensor, y: Tensor) -> float:
     if largest == 0.0 or 2.0**-20 < largest < 2.0**20:
         return 1.0
     return math.ldexp(1.0, min(1000, max(-1000, math.frexp(largest)[1])))
+
+
+def _divided(rows: Tensor, scale: float) -> Tensor:
+    """Rows divided by a power of two; in float64 where float32 has no number as small as some of the results."""
+    divided = rows / scale
+    lossless = rows.dtype == torch.float64 or torch.equal(divided.double() * scale, rows.double())
+    return divided if lossless else rows.double() / scale

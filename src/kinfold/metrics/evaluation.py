@@ -14,7 +14,16 @@ from kinfold.metrics.clustering import k_means
 from kinfold.metrics.comparison import Comparison, Distance
 from kinfold.metrics.inputs import Embeddings, prepare
 from kinfold.metrics.intervals import bootstrap
-from kinfold.metrics.named import DEFAULT, Clusters, Metric, Pairs, Space, metric
+from kinfold.metrics.named import (
+    DEFAULT,
+    Clusters,
+    Metric,
+    Pairs,
+    Space,
+    metric,
+    uses_coarse_labels,
+    uses_gallery,
+)
 from kinfold.metrics.ranks import Depth, Ranker
 from kinfold.metrics.relevance import Relevance
 from kinfold.metrics.retrieval import Retrieval
@@ -25,6 +34,7 @@ from kinfold.pairs.labels import Labels, encode, reindex
 
 Kind = TypeVar("Kind", Retrieval, Clusters, Space, Pairs)
 Progress: TypeAlias = Callable[[str, float], None]
+_LEVEL = 0.95  # of intervals
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ def examine(
     *,
     coarse_labels: Labels | None = None,
     intervals: Literal["queries", "classes"] | None = None,
-    level: float = 0.95,
+    level: float = _LEVEL,
     seed: int = 0,
     memory: int = MEMORY,
     ranks: bool | None = None,
@@ -125,6 +135,7 @@ def examine(
     if isinstance(metrics, str):
         raise ValueError(f"metrics must be a list of names, got the text {metrics!r}; write [{metrics!r}]")
     wanted = {name: metric(name) for name in (DEFAULT if metrics is None else metrics)}
+    _check_used(wanted, gallery is not None, coarse_labels is not None, intervals is not None, level)
     comparison, found, codes = prepare(embeddings, labels, gallery, gallery_labels, distance, device)
     place = comparison.gallery.device
     shard, tell = Shard.current(ranks), progress or (lambda stage, share: None)
@@ -151,6 +162,19 @@ def examine(
         query_class.cpu(),
         curve,
     )
+
+
+def _check_used(wanted: dict[str, Metric], gallery: bool, coarse_labels: bool, intervals: bool, level: float) -> None:
+    """ValueError for an argument that none of the metrics would use."""
+    names = ", ".join(wanted)
+    if gallery and wanted and not uses_gallery(wanted):
+        raise ValueError(f"no metric of {names} looks at a gallery: leave it out, or add a retrieval metric")
+    if coarse_labels and not uses_coarse_labels(wanted):
+        raise ValueError(f"no metric of {names} uses coarse_labels: leave them out, or add one such as 'nmi-coarse'")
+    if intervals and not _only(wanted, Retrieval):
+        raise ValueError(f"intervals are of retrieval metrics, and {names} has none: add one, or leave intervals out")
+    if not intervals and level != _LEVEL:
+        raise ValueError(f"level={level:g} is that of intervals: give intervals='queries' or 'classes' too")
 
 
 def _retrieval(

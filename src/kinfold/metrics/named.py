@@ -4,7 +4,7 @@ A name is a registered one, with a number where the registered name has a letter
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,6 +42,17 @@ class Pairs:
 
 
 Metric: TypeAlias = Retrieval | Clusters | Space | Pairs
+
+
+def uses_gallery(names: Iterable[str]) -> bool:
+    """Whether one of the metrics compares with a gallery: those of clusters and of the space look at queries alone."""
+    return any(isinstance(metric(name), Retrieval | Pairs) for name in names)
+
+
+def uses_coarse_labels(names: Iterable[str]) -> bool:
+    """Whether one of the metrics asks for coarse labels."""
+    kinds = [metric(name) for name in names]
+    return any(isinstance(kind, Clusters) and kind.coarse for kind in kinds)
 
 
 def metric(name: str) -> Metric:

@@ -57,6 +57,8 @@ def neighbors(
         if exclude.shape != (x.shape[0],):
             raise ValueError(f"exclude must hold one gallery index for each of {x.shape[0]} queries")
     if backend == "faiss":
+        if memory != MEMORY:
+            raise ValueError("memory bounds the blocks of the exact search: backend='faiss' would ignore it")
         return faiss_neighbors(comparison, k, exclude)
     if backend != "exact":
         raise ValueError(f"backend must be 'exact' or 'faiss', got {backend!r}")
@@ -70,31 +72,50 @@ def _neighbors(
     total, device = comparison.queries.shape[0], comparison.gallery.device
     available = comparison.size if exclude is None else comparison.size - int(bool((exclude >= 0).any()))
     k = min(k, available)
-    values = torch.empty(total, k, dtype=torch.float64, device=device)
-    indices = torch.empty(total, k, dtype=torch.int64, device=device)
-    if values.numel() == 0:
-        return values, indices
-    if dtype is None:  # among few rows a coarse product leaves too many candidates for what it saves
-        coarse = torch.bfloat16 in product_speeds(device) and comparison.size > 128 * k
-        dtype = torch.bfloat16 if coarse else torch.float32
-    approximation = approximate(comparison, dtype)
-    scratch, start, rows = Scratch(), 0, rows_at_once(comparison.size, dtype, memory)
-    most = memory // _CANDIDATE_BYTES
-    while start < total:
-        which = torch.arange(start, min(total, start + rows), device=device)
-        limit = most if dtype == torch.float32 else min(most, _CROWDED * k * which.shape[0])
-        left_out = None if exclude is None else exclude[which]
-        found = _block(approximation, which, left_out, k, limit if which.shape[0] > 1 else None, scratch)
-        if found is not None:
-            values[which], indices[which] = found
-            start += which.shape[0]
-        elif dtype == torch.bfloat16:  # it cannot tell these apart: go on with float32
-            dtype = torch.float32
-            approximation = approximate(comparison, dtype)
-            rows = rows_at_once(comparison.size, dtype, memory)
-        else:  # nor can float32
-            rows = max(1, which.shape[0] // 4)
-    return comparison.values(values), indices
+    if total * k == 0:
+        empty = torch.empty(total, k, dtype=torch.float64, device=device)
+        return empty, empty.to(torch.int64)
+    scores, columns = Searcher(comparison, memory, dtype).search(torch.arange(total, device=device), exclude, k)
+    return comparison.values(scores), columns
+
+
+class Searcher:
+    """Nearest neighbors of any queries of a comparison, chunk by chunk; products that tell too little are given up."""
+
+    def __init__(self, comparison: Comparison, memory: int, dtype: torch.dtype | None = None) -> None:
+        self.comparison, self.memory, self._dtype = comparison, memory, dtype
+        self._approximation: Approximation | None = None
+        self._scratch = Scratch()
+
+    def search(self, queries: Tensor, exclude: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
+        """Exact scores and columns (B, k) of `queries` (B,), closest first; `exclude` (B,) is left out by each."""
+        device, total = queries.device, queries.shape[0]
+        scores = torch.empty(total, k, dtype=torch.float64, device=device)
+        columns = torch.empty(total, k, dtype=torch.int64, device=device)
+        if self._dtype is None:  # among few rows a coarse product leaves too many candidates for what it saves
+            coarse = torch.bfloat16 in product_speeds(device) and self.comparison.size > 128 * k
+            self._dtype = torch.bfloat16 if coarse else torch.float32
+        start, rows = 0, rows_at_once(self.comparison.size, self._dtype, self.memory)
+        most = self.memory // _CANDIDATE_BYTES
+        while start < total:
+            if self._approximation is None:
+                self._approximation = approximate(self.comparison, self._dtype)
+            part = slice(start, min(total, start + rows))
+            which = queries[part]
+            limit = most if self._dtype == torch.float32 else min(most, _CROWDED * k * which.shape[0])
+            left_out = None if exclude is None else exclude[part]
+            found = _block(
+                self._approximation, which, left_out, k, limit if which.shape[0] > 1 else None, self._scratch
+            )
+            if found is not None:
+                scores[part], columns[part] = found
+                start += which.shape[0]
+            elif self._dtype == torch.bfloat16:  # it cannot tell these apart: go on with float32
+                self._dtype, self._approximation = torch.float32, None
+                rows = rows_at_once(self.comparison.size, self._dtype, self.memory)
+            else:  # nor can float32
+                rows = max(1, which.shape[0] // 4)
+        return scores, columns
 
 
 def _block(
@@ -105,7 +126,7 @@ def _block(
     pieces: list[tuple[Tensor, Tensor, Tensor]] = []
     for chunk in chunks(approximation, which, exclude, k, scratch):
         bound.update(chunk)
-        floor = _floor(approximation, which, bound.kth(k))
+        floor = candidate_floor(approximation, which, bound.kth(k))
         pieces += chunk.candidates(floor)
         if limit is not None and sum(piece[0].shape[0] for piece in pieces) > limit:
             return None
@@ -116,7 +137,7 @@ def _block(
     return _first(row, column, score, which.shape[0], k)
 
 
-def _floor(approximation: Approximation, which: Tensor, kth: Tensor) -> Tensor:
+def candidate_floor(approximation: Approximation, which: Tensor, kth: Tensor) -> Tensor:
     """What a product must reach to be one of the k largest canonical scores: the k-th score is at least `kth` minus an
     error, and a product of that score at least that minus another."""
     at = kth.double()

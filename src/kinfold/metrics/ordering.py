@@ -1,7 +1,9 @@
 """Rows of numbers sorted, on processors several times as fast as torch sorts them."""
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,20 +28,35 @@ def descending(rows: Tensor) -> tuple[Tensor, Tensor]:
     bits = rows.contiguous().view(torch.int32)
     key = (~_turned(bits)).to(torch.int64).bitwise_left_shift_(32)
     key |= torch.arange(rows.shape[1])
-    _sort(key)
+    sort_rows(key)
     order = key & 0xFFFFFFFF
     found = _turned(~key.bitwise_right_shift_(32).to(torch.int32)).view(torch.float32)
     return found, order
 
 
-def _sort(key: Tensor) -> None:
-    """In place, by as many threads as torch takes."""
+def sort_rows(key: Tensor) -> None:
+    """Sort each row (B, L) of a CPU tensor, ascending, in place, by as many threads as torch takes."""
+    in_threads(key, lambda part: part.sort(axis=1))
+
+
+def kth_largest(rows: Tensor, k: int) -> Tensor:
+    """The k-th largest number of each row (B, L) without NaN, (B,)."""
+    place = rows.shape[1] - k
+    if rows.device.type != "cpu" or rows.dtype not in (torch.float32, torch.float64):
+        return rows.kthvalue(place + 1, dim=1).values
+    moved = rows.clone(memory_format=torch.contiguous_format)
+    in_threads(moved, lambda part: part.partition(place, axis=1))
+    return moved[:, place].clone()
+
+
+def in_threads(rows: Tensor, work: Callable[[np.ndarray[Any, Any]], None]) -> None:
+    """Work on the rows of a CPU tensor in place, in a thread for each part."""
     threads = torch.get_num_threads()
-    if threads == 1 or key.numel() < _WORTH_THREADS:
-        key.numpy().sort(axis=1)
+    if threads == 1 or rows.numel() < _WORTH_THREADS:
+        work(rows.numpy())
         return
     with ThreadPoolExecutor(threads) as pool:
-        deque(pool.map(lambda part: part.sort(axis=1), np.array_split(key.numpy(), threads)), maxlen=0)
+        deque(pool.map(work, np.array_split(rows.numpy(), threads)), maxlen=0)
 
 
 def _turned(bits: Tensor) -> Tensor:

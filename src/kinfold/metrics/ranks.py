@@ -15,6 +15,7 @@ from torch import Tensor
 from kinfold.metrics.approximation import Approximation, approximate, thresholds
 from kinfold.metrics.comparison import Comparison
 from kinfold.metrics.counting import Counting
+from kinfold.metrics.heads import Heads
 from kinfold.metrics.relevance import Relevance
 from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once, symmetric_products
 from kinfold.metrics.sorting import sorted_ranks
@@ -29,9 +30,16 @@ _PIECE = 128  # features
 _FEW = 1 << 16  # candidates that are no burden in any case
 _SHALLOW = 64  # depth down to which products of whole numbers tell most items apart
 _TRIALS = 2  # blocks
+_BLOCKS = 8  # from which on it is worth to find out which product is the fastest
 _BESIDE = 1.2  # times that of the products is the least that a block takes
 _FEATURES = 1 << 16  # above which products of whole numbers need more than int32
-_MANY = 256  # relevant items of one query above which sorting is better
+# when the first places of a ranking (see Heads) cost less than the place of each relevant item
+_MANY = 32  # relevant items of one query from which on they do
+_DEEPER = 8  # times as many places as relevant items, from which on they do not,
+_VERY_MANY = 256  # unless there are so many
+_NEAREST = 4  # places for which they do in any case
+_NEAREST_OF_FEW = 16  # the same for few queries
+_SMALL = 1 << 12  # items in all for which they do in any case
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class Ranker:
         self.relevance = relevance
         self.depth = depth
         self.memory = memory
+        self._dtype = dtype
         self._approximations: dict[torch.dtype, Approximation] = {}
         self._speeds = product_speeds(comparison.gallery.device)
         self._choices = [dtype] if dtype is not None else [*self._speeds]
@@ -84,6 +93,7 @@ class Ranker:
         self._seconds: dict[torch.dtype, float] = {}  # that a query took, by the products that were tried
         self._tried: Counter[torch.dtype] = Counter()
         self._scratch = Scratch()
+        self._heads = Heads(comparison, relevance, memory, BEYOND)
         self._known: Tensor | None = None  # all products, where half of them give the others
         self._thresholds: Tensor | None = None  # of all queries, then
 
@@ -91,16 +101,21 @@ class Ranker:
         """Pieces of (queries (B,), ranks (B, R) ascending, BEYOND where deeper than asked or no item); `queries` in
         the order of `Relevance.order`."""
         counts = self.relevance.counts
+        if queries.shape[0] < _BLOCKS * rows_at_once(self.comparison.size, self._choices[-1], self.memory):
+            self._choices = self._choices[-1:]  # too few blocks to find out which product is the faster
         if self._know(queries):
             queries = queries.sort().values  # rows of known products need not be gathered where they follow each other
         start = 0
         while start < queries.shape[0]:
             rows = rows_at_once(self.comparison.size, self._choices[-1], self.memory)
-            if len(self._choices) > 1 and queries.shape[0] < 8 * rows:
-                self._choices = self._choices[-1:]  # too few blocks to find out which product is the faster
             which = queries[start : start + rows]
             widest = int(counts[which].max()) + 1
             which = which[: max(1, (self.memory >> 5) // widest)]
+            if self._heads.knows or self._by_heads(widest):
+                start += which.shape[0]
+                depths = self.depth.at(int(counts[which].max()), self.comparison.size)
+                yield which, self._heads.ranks(which, *depths)
+                continue
             dtype = self._choice()
             self._approximation(dtype)
             items, valid = self.relevance.of(which)
@@ -116,17 +131,25 @@ class Ranker:
         size = self.comparison.size
         widest = int(self.relevance.size.max())
         fits = size**2 * torch.float32.itemsize <= self.memory
-        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or widest > _MANY or not fits:
+        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or not fits:
             return False
-        approximation = self._approximation(torch.float32)
-        # deep ranks meet many items that are nearly as close: better products save more than they cost
-        deep = self.depth.at(widest, size)[0] >= _DEEP
-        pieces = max(1, approximation.queries.shape[1] // _PIECE) if deep else 1
-        self._known = symmetric_products(approximation, self.memory, pieces)
-        if self._known is None:
+        depth = self.depth.at(widest, size)[0]
+        heads = self._by_heads(widest)
+        if heads and not (self._heads.selects(depth) and self.comparison.gallery.shape[1] >= _PIECE):
             return False
+        approximation = self._heads.float32(depth) if heads else self._approximation(torch.float32)
+        if not heads and depth >= _DEEP:
+            # deep ranks meet many items that are nearly as close: better products save more than they cost
+            approximation = approximation.in_pieces(approximation.queries.shape[1] // _PIECE)
+        known = symmetric_products(approximation, self.memory)
+        if known is None:
+            return False
+        if heads:
+            self._heads.know(known, approximation.symmetric())
+            return True
+        self._known = known
         self._choices = [torch.float32]
-        self._approximations[torch.float32] = approximation.symmetric(pieces)
+        self._approximations[torch.float32] = approximation.symmetric()
         # thresholds need classes together, rows of products need not
         table = queries.new_zeros(size, widest, dtype=torch.float64)
         for which in torch.split(queries, _ROWS_AT_ONCE):
@@ -134,6 +157,19 @@ class Ranker:
             table[which, : found.shape[1]] = found
         self._thresholds = table
         return True
+
+    def _by_heads(self, widest: int) -> bool:
+        """Whether queries with up to `widest` relevant items, themselves among them, are ranked by the first places of
+        their rankings rather than by the place of each relevant item."""
+        if self._dtype is not None:  # the user of this class wants these products
+            return widest > _MANY
+        # where queries are too few to find out which products are fast, a search by coarse products is faster
+        limit = _NEAREST if len(self._choices) > 1 else _NEAREST_OF_FEW
+        nearest = max(self.depth.at(widest, self.comparison.size)) <= limit
+        if nearest or self.comparison.size <= _SMALL or widest > _VERY_MANY:
+            return True
+        # where a ranking is needed far deeper than there are relevant items, their places are fewer
+        return widest > _MANY and (self.depth.full or self.depth.fixed <= _DEEPER * widest)
 
     def _at(self, which: Tensor, items: Tensor, approximation: Approximation) -> Tensor:
         """Where the items stand among the products, (B, R) float64."""
@@ -159,12 +195,11 @@ class Ranker:
 
     def _ranks(self, which: Tensor, items: Tensor, valid: Tensor, dtype: torch.dtype) -> Tensor:
         exclude = which if self.comparison.same else None
-        if items.shape[1] <= _MANY:
-            found = self._by_counting(which, items, valid, exclude, dtype)
-            if found is None and dtype != torch.float32:
-                found = self._by_counting(which, items, valid, exclude, torch.float32)
-            if found is not None:
-                return found
+        found = self._by_counting(which, items, valid, exclude, dtype)
+        if found is None and dtype != torch.float32:
+            found = self._by_counting(which, items, valid, exclude, torch.float32)
+        if found is not None:
+            return found
         exact = self._approximation(torch.float64)
         rows = max(1, self.memory // (exact.gallery.shape[0] * 40))
         parts = [slice(s, s + rows) for s in range(0, which.shape[0], rows)]

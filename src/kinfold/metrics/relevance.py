@@ -1,6 +1,7 @@
 """Which gallery items are relevant to a query: those of its class, but not the query itself."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,6 +27,13 @@ class Relevance:
         known = self.query_class >= 0
         counts = torch.where(known, self.size[self.query_class.clamp(min=0)], 0)
         return counts - 1 if self.same else counts
+
+    @cached_property
+    def gallery_class(self) -> Tensor:
+        """The class of each gallery row, (N,)."""
+        classes = torch.empty_like(self.members)
+        classes[self.members] = torch.arange(self.size.shape[0], device=classes.device).repeat_interleave(self.size)
+        return classes
 
     def order(self) -> Tensor:
         """Queries that have a relevant item, those with few first, classes together."""

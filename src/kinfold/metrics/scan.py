@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from kinfold.metrics.approximation import PAD, Approximation
+from kinfold.metrics.ordering import kth_largest
 
 MEMORY = 1 << 28  # bytes for one block of products
 _COLUMNS = 1 << 16
 _ROWS = 1024
+_SQUARE = 512  # rows and columns of the blocks of a symmetric matrix
 _GROUPS_AT_ONCE = 1 << 15
 _NEIGHBOURS = 32  # columns from which on a group is one of neighbours
 _SAMPLED = 8  # one of so many columns says about where the k-th largest of all is
@@ -111,24 +113,19 @@ class Scratch:
         return kept[: rows * columns].view(rows, columns)
 
 
-def symmetric_products(approximation: Approximation, memory: int, pieces: int) -> Tensor | None:
+def symmetric_products(approximation: Approximation, memory: int) -> Tensor | None:
     """All products of a set with itself, half of them worked out; None where that does not fit, or they differ."""
     x, comparison = approximation.gallery, approximation.comparison
     fits = x.shape[0] <= _COLUMNS and x.shape[0] ** 2 * x.element_size() <= memory
     if not comparison.same or comparison.distance == "euclidean" or not fits:
         return None
     found = x.new_empty(x.shape[0], x.shape[0])
-    for start in range(0, x.shape[0], _ROWS):
-        stop = min(x.shape[0], start + _ROWS)
-        here = found[start:stop, start:]
-        for piece, features in enumerate(torch.tensor_split(x, pieces, dim=1)):
-            if piece == 0:
-                torch.mm(features[start:stop], features[start:].T, out=here)
-            else:
-                here.addmm_(features[start:stop], features[start:].T)
-        for below in range(stop, x.shape[0], _ROWS):
+    for start in range(0, x.shape[0], _SQUARE):
+        stop = min(x.shape[0], start + _SQUARE)
+        approximation.product(x[start:stop], x[start:], found[start:stop, start:])
+        for below in range(stop, x.shape[0], _SQUARE):
             # transposed through a piece of memory of its own, which is faster than from place to place
-            found[below : below + _ROWS, start:stop] = found[start:stop, below : below + _ROWS].T.contiguous()
+            found[below : below + _SQUARE, start:stop] = found[start:stop, below : below + _SQUARE].T.contiguous()
     return found
 
 
@@ -246,7 +243,7 @@ def _kth(values: Tensor, k: int) -> Tensor:
         return values.new_full((values.shape[0],), -torch.inf)
     if k <= _FIRST:
         return values.topk(k, dim=1, sorted=False).values.amin(dim=1)
-    return values.kthvalue(values.shape[1] - k + 1, dim=1).values
+    return kth_largest(values, k)
 
 
 def _width(columns: int, depth: int) -> int:

@@ -74,16 +74,20 @@ def alignment(embeddings: Tensor, labels: Tensor) -> float:
 
 
 def uniformity(embeddings: Tensor, temperature: float = 2.0, shard: Shard | None = None) -> float:
-    """log mean over pairs of exp(-t |x - y|^2) on the unit sphere (Wang and Isola, ICML 2020); lower is more even."""
+    """log mean over pairs of exp(-t |x - y|^2) on the unit sphere (Wang and Isola, ICML 2020); lower is more even.
+
+    A zero row stays in the center, at distance one from the sphere.
+    """
     unit, shard = unit_rows(embeddings), shard or Shard.alone()
     n = unit.shape[0]
     if n < 2:
         return math.nan
     total = torch.zeros((), dtype=torch.float64, device=unit.device)
+    half = unit.any(dim=1).to(unit.dtype) / 2  # of the squared length, which is one or zero
     starts = [(i, j) for i in range(0, n, _BLOCK) for j in range(i, n, _BLOCK)]
     for i, j in starts[shard.rank :: shard.ranks]:
-        product = unit[i : i + _BLOCK] @ unit[j : j + _BLOCK].T
-        kernel = product.sub_(1.0).mul_(2.0 * temperature).exp_()
+        product = torch.addmm(half[j : j + _BLOCK], unit[i : i + _BLOCK], unit[j : j + _BLOCK].T, beta=-1.0)
+        kernel = product.sub_(half[i : i + _BLOCK, None]).mul_(2.0 * temperature).exp_()  # -t |x - y|^2
         if i == j:
             kernel.fill_diagonal_(0.0)
         total += kernel.sum(dtype=torch.float64) * (1.0 if i == j else 2.0)

@@ -105,7 +105,6 @@ def pooled_curve(
         return Curve(nothing, nothing, nothing, nothing, 0.0, float(pairs), True, 0.0)
     exact = positives <= most
     edges = _positive_scores(comparison, relevance) if exact else _bins(comparison)
-    codes = _codes(relevance)
     # in float32, where searching costs half; edge m is +inf so that nothing falls off
     values = torch.cat([edges, edges.new_full((1,), torch.inf)])
     tally = torch.zeros(2, 2 * edges.shape[0] + 1, dtype=torch.int64, device=edges.device)
@@ -123,7 +122,7 @@ def pooled_curve(
         found = scores[row, column]
         below = torch.searchsorted(edges, found)
         place = 2 * below + (values[below] == found)
-        kin = codes[0][i][row] == codes[1][j][column]
+        kin = relevance.query_class[i][row] == relevance.gallery_class[j][column]
         tally[0] += torch.bincount(place[~kin], minlength=tally.shape[1])
         tally[1] += torch.bincount(place[kin], minlength=tally.shape[1])
     shard.add(tally)
@@ -171,15 +170,6 @@ def _bins(comparison: Comparison) -> Tensor:
         return torch.linspace(-((longest[0] + longest[1]) ** 2), 0.0, _BINS, device=comparison.gallery.device)
     reach = longest[0] * longest[1]
     return torch.linspace(-reach, reach, _BINS, device=comparison.gallery.device)
-
-
-def _codes(relevance: Relevance) -> tuple[Tensor, Tensor]:
-    """Class codes of queries and gallery rows."""
-    gallery = torch.empty_like(relevance.members)
-    gallery[relevance.members] = torch.arange(relevance.size.shape[0], device=gallery.device).repeat_interleave(
-        relevance.size
-    )
-    return relevance.query_class, gallery
 
 
 def _blocks(comparison: Comparison, shard: Shard) -> Iterator[tuple[slice, slice, Tensor]]:

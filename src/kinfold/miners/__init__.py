@@ -12,6 +12,7 @@ from kinfold.miners.miner import Miner
 from kinfold.miners.multi_similarity import MultiSimilarity
 from kinfold.miners.random import Random
 from kinfold.miners.semihard import Semihard
+from kinfold.miners.semihard_band import SemihardBand
 from kinfold.miners.semihard_pairs import SemihardPairs
 from kinfold.miners.softhard import Softhard
 
@@ -25,6 +26,7 @@ __all__ = [
     "MultiSimilarity",
     "Random",
     "Semihard",
+    "SemihardBand",
     "SemihardPairs",
     "Softhard",
     "create",

@@ -3,6 +3,7 @@
 import torch
 
 from kinfold.miners.distance_weighted import negative_weights
+from kinfold.miners.drawing import take_first
 from kinfold.miners.miner import Miner, similarities
 from kinfold.pairs import Relation, View
 
@@ -29,11 +30,5 @@ class DistanceWeightedPairs(Miner):
         # the order of arrival in a race of exponential clocks is a weighted draw without replacement
         clocks = torch.empty(weights.shape, dtype=weights.dtype, device=self.generator.device)
         arrival = clocks.exponential_(generator=self.generator).to(weights.device) / weights
-        wanted = positives.sum(dim=1)
-        most = int(wanted.max())
-        if most == 0:
-            return Relation(positives, torch.zeros_like(negatives))
-        first = arrival.topk(min(most, arrival.shape[1]), dim=1, largest=False, sorted=True)
-        taken = torch.arange(first.indices.shape[1], device=wanted.device) < wanted[:, None]
-        taken = taken & first.values.isfinite()  # weight zero never arrives
-        return Relation(positives, torch.zeros_like(negatives).scatter_(1, first.indices, taken) & negatives)
+        # weight zero never arrives
+        return Relation(positives, take_first(arrival, positives.sum(dim=1)) & negatives)

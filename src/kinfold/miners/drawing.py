@@ -38,3 +38,19 @@ def draw(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     mark = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
     index = torch.searchsorted(running, mark[:, None], right=True).squeeze(1).clamp(max=columns - 1)
     return torch.where(found, index, 0), found
+
+
+def take_first(order: Tensor, counts: Tensor) -> Tensor:
+    """Mark the `counts` (B,) smallest finite entries of each row of `order` (B, R).
+
+    >>> take_first(torch.tensor([[0.3, 0.1, 0.2], [torch.inf, 0.5, torch.inf]]), torch.tensor([2, 2]))
+    tensor([[False,  True,  True],
+            [False,  True, False]])
+    """
+    marked = torch.zeros_like(order, dtype=torch.bool)
+    most = min(int(counts.max()), order.shape[1]) if order.numel() else 0
+    if most == 0:
+        return marked
+    first = order.topk(most, dim=1, largest=False, sorted=True)
+    taken = torch.arange(most, device=counts.device) < counts[:, None]
+    return marked.scatter_(1, first.indices, taken & first.values.isfinite())

@@ -36,4 +36,4 @@ class DRMLHard(Miner):
         farthest = lowered(distance, relation.positives).amax()
         clamped = distance.clamp_min(farthest.clamp(0.0, self.cutoff))
         negative = lowered(-clamped, relation.negatives).argmax(dim=1)
-        return self.triplets(seen, positive, negative, relation.has_both())
+        return self.triplets(seen, positive, negative, relation.contains(positive, negative))

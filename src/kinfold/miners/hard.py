@@ -15,11 +15,11 @@ class Hard(Miner):
 
     def mine(self, seen: View) -> Triplets:
         relation = seen.relation
-        valid = relation.has_both()
         if relation.positives.shape[1] == 0:
+            valid = relation.has_both()
             index = torch.zeros_like(valid, dtype=torch.int64)
             return self.triplets(seen, index, index, valid)
         distance = sphere_distances(seen)
         positive = lowered(distance, relation.positives).argmax(dim=1)
         negative = lowered(-distance, relation.negatives).argmax(dim=1)
-        return self.triplets(seen, positive, negative, valid)
+        return self.triplets(seen, positive, negative, relation.contains(positive, negative))

@@ -43,6 +43,8 @@ class Miner(nn.Module):
         ref_ids: Tensor | None = None,
     ) -> Relation | Triplets:
         """The narrower relation, or the triplets; arguments as those of a loss."""
+        if labels is not None and relation is not None:
+            raise ValueError("a miner takes positives and negatives from labels or from relation=: give one of them")
         with torch.no_grad(), full_precision(embeddings):
             seen = view(
                 embeddings,

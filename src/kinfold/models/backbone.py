@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from kinfold.data.images import Mode
+from kinfold.data.image_reading import Mode
 
 
 class Backbone(nn.Module):

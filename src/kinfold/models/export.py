@@ -10,7 +10,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -102,7 +102,8 @@ def export(
             )
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a disk that cannot be written to: the first error is the one to show
+            temporary.unlink(missing_ok=True)
     return Exported(path, difference, metadata)
 
 
@@ -191,7 +192,8 @@ def _write_torch(program: torch.export.ExportedProgram, path: Path, metadata: di
 
 
 def _write(path: Path, content: bytes | memoryview) -> None:
-    with open(path, "wb") as file:
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as file:  # a link that lies there is not followed
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

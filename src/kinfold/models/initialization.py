@@ -31,11 +31,11 @@ class PrincipalComponents:
     rank: int
 
 
-def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Start) -> nn.Module:
+def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Start, length: float = 1.0) -> nn.Module:
     """Set weight and bias of a linear head so that it gives c s^-p V^T (x - mean) for features x; returns the head.
 
     V, s: principal directions and singular values of `features` (N, width) less their mean, the largest first;
-    p: 0 for "pca", 1/2 for "half-whiten", 1 for "whiten"; c: makes the root mean square norm of the outputs 1.
+    p: 0 for "pca", 1/2 for "half-whiten", 1 for "whiten"; c: makes the root mean square norm of the outputs `length`.
     Each direction points to where its largest entry is positive, so that equal features give equal heads.
     What `principal_components` found may be given instead of the features. A head with a method `initialize` of its own
     does it by that.
@@ -46,8 +46,12 @@ def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Sta
     """
     if how not in get_args(Start):
         raise ValueError(f"unknown start {how!r}{registry.nearest(how, POWERS)}; there are {', '.join(POWERS)}")
+    if not 0 < length < float("inf"):
+        raise ValueError(f"length is the root mean square norm of the outputs, a positive number; got {length}")
     own = getattr(head, "initialize", None)
     if own is not None:
+        if length != 1:
+            raise ValueError(f"{type(head).__name__} has a start of its own, of length 1; leave length out")
         own(features, how)
         return head
     if not isinstance(head, nn.Linear):
@@ -67,7 +71,7 @@ def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Sta
         )
     values, directions = found.values[:dim], found.directions[:dim]
     scales = values ** -POWERS[how]
-    scales *= (found.count / (values * scales).square().sum()).sqrt()
+    scales *= length * (found.count / (values * scales).square().sum()).sqrt()
     weight = scales[:, None] * directions
     with torch.no_grad():
         head.weight.copy_(weight)

@@ -1,5 +1,6 @@
 """Any vision model of transformers by its name on the hub or the folder it lies in."""
 
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
@@ -12,6 +13,10 @@ Output = Literal["auto", "pooler", "first-token", "mean-token"]
 
 class Transformers(Backbone):
     """The model of that name: its configuration from the hub or a folder, random weights unless `pretrained`.
+
+    A folder is read as it is, without asking the hub. A name of the hub is fetched by transformers where it is not in
+    its cache (never with HF_HUB_OFFLINE=1). Code that a model brings along is never run: a model whose architecture is
+    not part of transformers is refused.
 
     output: what of a transformer is the feature; a convolutional network gives its map in any case
         "auto": its pooler where that learns nothing but a scale, else the first token; a dense layer in the pooler is
@@ -57,16 +62,22 @@ class Transformers(Backbone):
 
 def _made(library: Any, model: str, pretrained: bool) -> tuple[Any, Any, list[str]]:
     """Configuration, network, and the keys for which no weights were found."""
+    options = {"trust_remote_code": False, "local_files_only": Path(model).is_dir()}
     try:
-        config = library.AutoConfig.from_pretrained(model)
+        config = library.AutoConfig.from_pretrained(model, **options)
         config = getattr(config, "vision_config", config)
         if not pretrained:
-            return config, library.AutoModel.from_config(config), []
+            return config, library.AutoModel.from_config(config, trust_remote_code=False), []
         # safetensors alone: a pickle could run code
         made, report = library.AutoModel.from_pretrained(
-            model, config=config, use_safetensors=True, output_loading_info=True
+            model, config=config, use_safetensors=True, output_loading_info=True, **options
         )
     except (OSError, ValueError) as problem:
+        if "trust_remote_code" in str(problem):
+            raise ValueError(
+                f"transformers/{model!r} asks to run code of its own, which kinfold never does; take a model whose "
+                "architecture is part of transformers, or register a backbone of your own"
+            ) from None
         raise ValueError(f"transformers cannot load {model!r}: {problem}") from None
     return config, made, sorted(report["missing_keys"])
 

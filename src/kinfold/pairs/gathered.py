@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kinfold.pairs.transforms import is_transformed
+
 _AT_ONCE = 1 << 20  # entries of a gathered block
 
 
@@ -27,7 +29,7 @@ def gathered_squared_euclidean(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Te
 
 
 def _gathered(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return _plain(x, y, i, j, squared)
     # one leaf of the graph for one tensor: its gradient is then gathered in one buffer
     found: Tensor = _Gathered.apply(x, None if y is x else y, i, j, squared)  # type: ignore[no-untyped-call]

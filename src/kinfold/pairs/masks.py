@@ -7,6 +7,8 @@ multiplying by it. A mask seen as bytes converts for almost nothing.
 import torch
 from torch import Tensor
 
+from kinfold.pairs.transforms import is_transformed
+
 # stands for minus infinity where that would make NaN of a gradient; survives addition of any score
 LOWEST = 1e30
 
@@ -46,7 +48,7 @@ def columns(mask: Tensor) -> tuple[Tensor, Tensor]:
             [1, 0]]), tensor([[ True,  True],
             [ True, False]]))
     """
-    if torch.compiler.is_compiling():  # a fixed width is needed
+    if is_transformed():  # a fixed width is needed
         found = mask.view(torch.uint8).topk(mask.shape[1], dim=1)
         return found.indices, found.values.bool()
     counts = count(mask)

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kinfold.pairs.cancellation import Counted, near_limit, recompute_near
+from kinfold.pairs.transforms import is_transformed
+
 _ZERO_NORM = 1e-12
 
 
@@ -19,7 +22,7 @@ def normalize(x: Tensor) -> Tensor:
     """
     if x.shape[-1] == 0:
         return x
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return _normalize(x)
     unit: Tensor = _Normalize.apply(x)  # type: ignore[no-untyped-call]
     return unit
@@ -77,21 +80,23 @@ def cosine(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     return dot(unit, unit if y is x else normalize(y), rows=rows)
 
 
-def squared_euclidean(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
+def squared_euclidean(x: Tensor, y: Tensor, *, rows: bool = False, counted: Counted | None = None) -> Tensor:
     """|x - y|^2
 
     The matrix comes from one product, |x|^2 + |y|^2 - 2 x.y, after the mean of `y` is taken from both: distances do not
-    depend on it, and the difference of large numbers loses less.
+    depend on it, and the difference of large numbers loses less. Pairs that nearly coincide are computed from
+    differences; `counted` says which of them matter (`recompute_near`).
     """
     if rows:
         return (x - y).square().sum(dim=-1)
     centre = y.detach().mean(dim=0) if y.shape[0] else y.new_zeros(y.shape[-1])
     same = y is x
-    x = x - centre
-    y = x if same else y - centre
-    length = x.square().sum(dim=-1)
-    lengths = length[:, None] + (length if same else y.square().sum(dim=-1))
-    return torch.addmm(lengths, x, y.T, alpha=-2.0).clamp(min=0.0)
+    left = x - centre
+    right = left if same else y - centre
+    length = left.square().sum(dim=-1)
+    lengths = length[:, None] + (length if same else right.square().sum(dim=-1))
+    squared = torch.addmm(lengths, left, right.T, alpha=-2.0).clamp(min=0.0)
+    return recompute_near(squared, x, y, near_limit(length.detach()[:, None], x.dtype), counted)
 
 
 def euclidean(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
@@ -104,9 +109,13 @@ def sphere_distance(similarity: Tensor) -> Tensor:
     return root(2.0 - 2.0 * similarity)
 
 
-def sphere_squared(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances 2 - 2 x.y of rows that have length one already, from one fused product."""
-    return torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0)
+def sphere_squared(x: Tensor, y: Tensor, counted: Counted | None = None) -> Tensor:
+    """Squared distances 2 - 2 x.y of rows that have length one already, from one fused product.
+
+    Pairs that nearly coincide are computed from differences; `counted` says which of them matter (`recompute_near`).
+    """
+    squared = torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0)
+    return recompute_near(squared, x, y, near_limit(1.0, x.dtype), counted)
 
 
 def snr(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
@@ -127,7 +136,7 @@ def centred(x: Tensor) -> Tensor:
 
 def centred_unit(x: Tensor) -> Tensor:
     """`centred(normalize(x))`, holding one copy of the rows instead of two."""
-    if torch.compiler.is_compiling() or x.numel() == 0:
+    if is_transformed() or x.numel() == 0:
         return centred(normalize(x))
     found: Tensor = _CentredUnit.apply(x)  # type: ignore[no-untyped-call]
     return found

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.masks import count
+from kinfold.pairs.transforms import is_transformed
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,17 @@ class Relation:
             raise ValueError(
                 f"positives {tuple(self.positives.shape)} and negatives {tuple(self.negatives.shape)} differ in shape"
             )
+        if self.degree is not None and (
+            not self.degree.is_floating_point() or self.degree.shape != self.positives.shape
+        ):
+            raise ValueError(
+                f"degree must be a floating point tensor of shape {tuple(self.positives.shape)} like positives, "
+                f"got {self.degree.dtype} {tuple(self.degree.shape)}"
+            )
+
+    def includes(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Say of each pair (row, column) whether it is a positive or a negative one, (T,)."""
+        return self.positives[rows, columns] | self.negatives[rows, columns]
 
     @classmethod
     def from_labels(cls, labels: Tensor, ref_labels: Tensor | None = None, same: Tensor | None = None) -> "Relation":
@@ -53,13 +65,18 @@ class Relation:
             raise ValueError(
                 f"relation must be boolean or real in [0, 1], got {matrix.dtype}; use relation.bool() or .float()"
             )
-        if not torch.compiler.is_compiling() and matrix.numel() and not bool(((matrix >= 0) & (matrix <= 1)).all()):
+        if not is_transformed() and matrix.numel() and not bool(((matrix >= 0) & (matrix <= 1)).all()):
             raise ValueError("a real-valued relation must lie in [0, 1]: 1 for kin, 0 for others")
         masks = cls._without(same, matrix > 0, matrix < 1, diagonal=diagonal)
         return cls(masks.positives, masks.negatives, matrix)
 
     @classmethod
     def _without(cls, same: Tensor | None, positives: Tensor, negatives: Tensor, *, diagonal: bool) -> "Relation":
+        if is_transformed():
+            if diagonal:
+                itself = torch.eye(*positives.shape, dtype=torch.bool, device=positives.device)
+                same = itself if same is None else same | itself
+            return cls(positives, negatives) if same is None else cls(positives & ~same, negatives & ~same)
         # both masks are fresh tensors of ours, so they are changed in place
         if diagonal:
             positives.fill_diagonal_(False)
@@ -72,3 +89,11 @@ class Relation:
     def has_both(self) -> Tensor:
         """(B,) True for anchors that have a positive and a negative."""
         return (count(self.positives) > 0) & (count(self.negatives) > 0)
+
+    def contains(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """(B,) True for anchors whose column `positive` (B,) is a positive and whose column `negative` is a negative.
+
+        What a search by distance gives where there is no such column, or where distances are NaN, is neither.
+        """
+        is_positive = self.positives.gather(1, positive[:, None]).squeeze(1)
+        return is_positive & self.negatives.gather(1, negative[:, None]).squeeze(1)

@@ -1,6 +1,5 @@
 """One repeat of a protocol: a run for every fold, and what they reach on the test classes, apart and together."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,19 +11,35 @@ from torch import Tensor, nn
 
 from kinfold.data import Dataset, Pipeline
 from kinfold.data.folds import folds
-from kinfold.files import write_json
+from kinfold.documents import read_result, write_result
+from kinfold.files import check_path, defined
 from kinfold.metrics.comparison import Distance
 from kinfold.models.concatenated import Concatenated, joined
 from kinfold.training import Run, parts
+from kinfold.training.folder import METRICS
 from kinfold.training.run import one_split
 from kinfold.training.work import measure
 
 Scores = dict[str, Any]
+SCORES = {
+    "folds": int,
+    "inflated": bool,
+    "validation": METRICS,
+    "train_space": METRICS,
+    "separated": METRICS,
+    "concatenated?": METRICS,
+    "start?": {str: METRICS},
+}
 
 
 def fold_folder(folder: Path, fold: int) -> Path:
     """Where the run of a fold lies inside the folder of its repeat."""
     return folder / f"fold-{fold}"
+
+
+def read_repeat_scores(folder: Path) -> Scores:
+    """What scores.json of a repeat says; ValueError where it is missing, malformed, or not what was written."""
+    return read_result(folder / "scores.json", SCORES, folder)
 
 
 def is_repeat(folder: Path | str) -> bool:
@@ -52,8 +67,11 @@ class Repeat:
         folder = Path(folder)
         if not is_repeat(folder):
             raise ValueError(f"{folder} is not the folder of a repeat: it has no {fold_folder(folder, 0).name}")
+        check_path(fold_folder(folder, 0), folder)
         first = Run.open(fold_folder(folder, 0), dataset)
         count = folds(first.configuration.data.protocol)
+        for fold in range(1, count):
+            check_path(fold_folder(folder, fold), folder)
         others = [Run.open(fold_folder(folder, fold), dataset) for fold in range(1, count)]
         return Repeat(folder, [first, *others])
 
@@ -76,12 +94,16 @@ class Repeat:
         path = self.folder / "scores.json"
         if not path.is_file():
             raise ValueError(f"{self.folder} was not tested yet: kinfold.protocols.Repeat.open(folder).test() does it")
-        found: Scores = json.loads(path.read_text())
-        return found
+        return read_repeat_scores(self.folder)
 
     @property
     def pipeline(self) -> Pipeline | None:
         return self.runs[0].pipeline
+
+    @property
+    def background(self) -> str:
+        """The color that transparent pixels are drawn on."""
+        return self.runs[0].background
 
     @property
     def distance(self) -> Distance:
@@ -109,16 +131,17 @@ class Repeat:
     def data(self, split: str = "test") -> Dataset:
         return one_split(self.splits(), split, self.folder, self.finished)
 
-    def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
-        """(N, dim) in the order of the data set."""
-        rows = [run.embed(dataset, progress) for run in self.runs]
+    def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
+        """(N, dim) in the order of the data set, or of whatever else `Run.embed` takes."""
+        rows = [run.embed(things, progress) for run in self.runs]
         return joined(rows) if len(rows) > 1 else rows[0]
 
     def test(self) -> Scores:
         """Open the test classes, measure every fold's model and all of them side by side, and write scores.json.
 
         separated: the mean over the folds. concatenated: of their vectors side by side; with one fold there is nothing
-        to put together. Refused while a fold is still training. What selection on the test classes gave is taken over
+        to put together. start: the same before the first step, for the gain of training. Refused while a fold is still
+        training. What selection on the test classes gave is taken over
         as it is, and marked as inflated.
         """
         waiting = [run.folder.name for run in self.runs if not run.finished]
@@ -131,19 +154,30 @@ class Repeat:
         scores: Scores = {
             "folds": len(self.runs),
             "inflated": any(found["inflated"] for found in each),
+            # runs that were made before this was written down do not say
+            "selected_start": all(found.get("selected_start", False) for found in each),
+            "start_folds": [fold for fold, found in enumerate(each) if found.get("selected_start", False)],
             "validation": _mean([found.get("validation", {}) for found in each]),
             "train_space": _mean([found.get("train_space", {}) for found in each]),
         }
+        starts = [found.get("start", {}) for found in each]
+        scores["start"] = {"validation": _mean([start.get("validation", {}) for start in starts])}
         if scores["inflated"]:
             scores["separated"] = _mean([found.get("test", {}) for found in each])
+            scores["start"]["separated"] = _mean([start.get("test", {}) for start in starts])
         else:
-            scores |= self._tested()
-        write_json(self.folder / "scores.json", scores)
+            scores |= self._tested(lambda run, tested: run.embed(tested))
+            try:
+                scores["start"] |= self._tested(lambda run, tested: run.embed_start(tested))
+            except (ValueError, OSError, ImportError) as wrong:  # such as weights that lie elsewhere by now
+                scores["start_unknown"] = str(wrong)
+        write_result(self.folder / "scores.json", defined(scores), self.folder)
         return scores
 
-    def _tested(self) -> Scores:
+    def _tested(self, embed: Callable[[Run, Dataset], Tensor]) -> Scores:
+        """Metrics on the test classes of what `embed` gives for the run of each fold."""
         tested, names = self.data("test"), self.runs[0].configuration.evaluation.metrics
-        rows = [run.embed(tested) for run in self.runs]
+        rows = [embed(run, tested) for run in self.runs]
         for run, found in zip(self.runs, rows, strict=True):
             if not found.isfinite().all():
                 raise ValueError(f"{run.folder} has no usable weights: {run.scores['ended']}")

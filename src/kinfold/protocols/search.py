@@ -136,5 +136,13 @@ class Study:
             return given
         path = Path(given)
         path.parent.mkdir(parents=True, exist_ok=True)
-        backend = self._optuna.storages.journal.JournalFileBackend(str(path))
-        return self._optuna.storages.JournalStorage(backend)
+        try:
+            backend = self._optuna.storages.journal.JournalFileBackend(str(path))
+            return self._optuna.storages.JournalStorage(backend)
+        except OSError:
+            raise
+        except Exception as wrong:  # Optuna replays the journal, and raises whatever it stumbles over
+            raise ValueError(
+                f"{path} is damaged: it is not the journal of a search ({type(wrong).__name__}: {wrong}). Restore it, "
+                "or begin the bench anew in another folder"
+            ) from None

@@ -48,7 +48,8 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What `compare` found. `best` has the best mean over its own repeats, the first of equals."""
+    """What `compare` found. `best` has the best mean over its own repeats, the first of equals. `untrained`: methods
+    that are left out of every statement, because they ended with the weights they began with."""
 
     rows: tuple[Row, ...]
     intervals: dict[str, Interval]  # of every method that has a result
@@ -56,6 +57,14 @@ class Comparisons:
     best: str
     level: float
     smaller_is_better: bool
+    untrained: tuple[str, ...] = ()
+
+    @property
+    def leader(self) -> str:
+        """The best of the methods that trained; the best of all where none did."""
+        trained = {name: entry for name, entry in self.intervals.items() if name not in self.untrained}
+        choose = min if self.smaller_is_better else max
+        return choose(trained, key=lambda name: trained[name].mean) if trained else self.best
 
     def told_apart(self, first: str, second: str) -> bool:
         """Whether these two differ at `level` after correction. An unknown p (NaN) tells nothing apart."""
@@ -72,9 +81,11 @@ class Comparisons:
     def real(self) -> bool:
         """Whether the best is told apart from every other method, and is the better one on the seeds they share.
 
-        False where there is no other method, and where a pair was not compared or could not be.
+        False where there is no other method, and where a pair was not compared or could not be. Methods that did not
+        train are neither the best nor beaten.
         """
-        return len(self.methods) > 1 and all(self._beaten(name) for name in self.methods if name != self.best)
+        others = [name for name in self.methods if name != self.best and name not in self.untrained]
+        return self.best not in self.untrained and bool(others) and all(map(self._beaten, others))
 
     def _beaten(self, other: str) -> bool:
         row = self._row(self.best, other)
@@ -161,12 +172,14 @@ def compare(
     baseline: str | None = None,
     level: float = 0.05,
     smaller_is_better: bool = False,
+    untrained: Collection[str] = (),
 ) -> Comparisons:
     """Every pair of methods (with `baseline`: every other method less it), paired by seed, corrected as one family.
 
     results: method -> seed -> value. Only seeds that both have are paired; with fewer than two, or with no results at
     all of one method, p is NaN, and such a pair still counts in the family. `kinfold.training.selection.better` knows
-    of which metrics less is better.
+    of which metrics less is better. `untrained` methods ended with the weights they began with: their pairs have no p,
+    and still count in the family.
 
     >>> runs = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}}
     >>> found = compare(runs)
@@ -176,6 +189,8 @@ def compare(
     _proportion(level)
     if baseline is not None:
         _known(baseline, results)
+    for name in untrained:
+        _known(name, results)
     intervals = {name: interval([*values.values()], 1 - level) for name, values in results.items() if values}
     if not intervals:
         raise ValueError("there is nothing to compare: no method has a result")
@@ -184,7 +199,8 @@ def compare(
     for first, second in pairs:
         seeds = [seed for seed in results[first] if seed in results[second]]
         found = paired([results[first][s] for s in seeds], [results[second][s] for s in seeds], 1 - level)
-        rows.append((first, second, found.difference.mean, found.difference.half_width, found.p))
+        p = math.nan if first in untrained or second in untrained else found.p
+        rows.append((first, second, found.difference.mean, found.difference.half_width, p))
     adjusted = holm([row[-1] for row in rows])
     choose = min if smaller_is_better else max
     return Comparisons(
@@ -194,6 +210,7 @@ def compare(
         choose(intervals, key=lambda name: intervals[name].mean),
         level,
         smaller_is_better,
+        tuple(untrained),
     )
 
 

@@ -7,7 +7,7 @@ for metrics of the space itself (rho, uniformity, ...), which are shown as they 
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -21,18 +21,23 @@ Cells: TypeAlias = Sequence[Sequence[str]]  # a heading and rows, ready for the 
 # metrics that are no fractions
 AS_THEY_ARE = ("rho", "uniformity", "alignment", "intra", "inter", "density")
 BOLD = "{}: the best, told apart from every other method"
+START, GAIN = "start", "gain"  # headings of what a method began with, and what training added
 ENOUGH = 5  # repeats from which on comparisons are told without a caution
 
 
 @dataclass(frozen=True)
 class Entry:
     """One cell. `interval`: None where there is no result. `published`: in the unit shown, so percent where we show
-    percent. `bold`: the best, and told apart from every other. `note`: becomes a footnote."""
+    percent; a string is shown as it stands, so that 62.10 keeps its last digit. `bold`: the best, and told apart from
+    every other. `note`: becomes a footnote. `start`: the score before the first step; `gain`: the result less it,
+    repeat by repeat."""
 
     interval: Interval | None
-    published: float | None = None
+    published: float | str | None = None
     bold: bool = False
     note: str = ""
+    start: Interval | None = None
+    gain: Interval | None = None
 
     def __post_init__(self) -> None:
         if self.bold and self.interval is None:
@@ -47,41 +52,59 @@ def assemble(
     published: Mapping[str, Mapping[str, float]] | None = None,
     notes: Mapping[str, Mapping[str, str]] | None = None,
     level: float = 0.05,
+    starts: Mapping[str, Mapping[str, Mapping[int, float]]] | None = None,
+    untrained: Collection[str] = (),
 ) -> Rows:
     """Rows for `render`. results: method -> column -> seed -> value; published and notes: method -> column -> entry.
+    starts: as results, the scores before the first step. untrained: methods that ended there, which no statement
+    compares with others.
 
     The best of a column is bold where `compare` finds it real. A column that a method has without any seeds was tried
     and failed: the others are judged as strictly as if it were there, so nothing is bold. A column that it does not
     have was never run, as in a row quoted from elsewhere, and does not count.
     """
-    published, notes = published or {}, notes or {}
+    published, notes, starts = published or {}, notes or {}, starts or {}
     methods = [*results, *(name for name in published if name not in results)]
     bold = {}
     for column in dict.fromkeys(column for entries in results.values() for column in entries):
         tried = {name: entries[column] for name, entries in results.items() if column in entries}
         if any(tried.values()):
-            found = compare(tried, level=level, smaller_is_better=better(_metric(column), 0.0, 1.0))
+            less = better(_metric(column), 0.0, 1.0)
+            found = compare(tried, None, level, less, [name for name in untrained if name in tried])
             bold[column] = found.best if found.real else None
     rows: Rows = []
     for name in methods:
         entries = {}
         for column in {**results.get(name, {}), **published.get(name, {}), **notes.get(name, {})}:
-            values = [*results.get(name, {}).get(column, {}).values()]
+            by_seed = results.get(name, {}).get(column, {})
+            before = starts.get(name, {}).get(column, {})
+            values = [*by_seed.values()]
+            known = [seed for seed in by_seed if seed in before]
             entries[column] = Entry(
                 interval(values, 1 - level) if values else None,
                 published.get(name, {}).get(column),
                 bool(values) and bold[column] == name,
                 notes.get(name, {}).get(column, ""),
+                interval([before[seed] for seed in known], 1 - level) if known else None,
+                interval([by_seed[seed] - before[seed] for seed in known], 1 - level) if known else None,
             )
         rows.append((name, entries))
     return rows
 
 
-def render(rows: Rows, columns: list[str], style: Style = "text", caption: str | None = None, decimals: int = 1) -> str:
+def render(
+    rows: Rows,
+    columns: list[str],
+    style: Style = "text",
+    caption: str | None = None,
+    decimals: int = 1,
+    gains: Collection[str] = (),
+) -> str:
     """The table in one of three styles. A cell without a result is "-" with a footnote that says why.
 
     Columns of published numbers stand beside those for which any row has one. `decimals` counts those of percents;
-    metrics shown as they are get two more, which is the same precision.
+    metrics shown as they are get two more, which is the same precision. Beside the columns in `gains` stand the score
+    of the start and the gain over it, where any row has them.
 
     >>> rows = [("margin", {"recall@1": Entry(Interval(0.634, 0.0031, 5), published=63.6, bold=True)}), ("lifted", {})]
     >>> print(render(rows, ["recall@1"], "markdown"))
@@ -103,9 +126,11 @@ def render(rows: Rows, columns: list[str], style: Style = "text", caption: str |
     look = _STYLES[style]
     present = [entries.get(column, Entry(None)) for _, entries in rows for column in columns]
     shown = {column for _, entries in rows for column, entry in entries.items() if entry.published is not None}
+    started = {column for _, entries in rows for column in gains if entries.get(column, Entry(None)).start is not None}
     heading = ["method"]
     for column in columns:
         heading += [column + _unit(column)] + ["published"] * (column in shown)
+        heading += [START, f"{GAIN}{difference_unit(column)}"] * (column in started)
     notes: list[str] = []
     body = []
     for name, entries in rows:
@@ -114,7 +139,9 @@ def render(rows: Rows, columns: list[str], style: Style = "text", caption: str |
             entry = entries.get(column, Entry(None))
             cells.append(_cell(entry, column, look, notes, decimals))
             if column in shown:
-                cells.append("" if entry.published is None else _published(entry.published, column, decimals))
+                cells.append("" if entry.published is None else _published(entry.published, column, look, decimals))
+            if column in started:
+                cells += [look.escape(text) for text in _start_and_gain(entry, column, decimals)]
         body.append(cells)
     # a terminal without colours has no bold
     best = look.bold("Bold") if style != "text" else "between asterisks"
@@ -250,8 +277,19 @@ def _cell(entry: Entry, column: str, look: "_Look", notes: list[str], decimals: 
     return text
 
 
-def _published(value: float, column: str, decimals: int) -> str:
-    """With all the digits that were given, and no fewer than ours."""
+def _start_and_gain(entry: Entry, column: str, decimals: int) -> tuple[str, str]:
+    if entry.start is None or entry.gain is None:
+        return "", ""
+    factor, places = _scale(column, decimals)
+    half = entry.gain.half_width
+    wide = "" if math.isnan(half) else f" ± {factor * half:.{places}f}"
+    return f"{factor * entry.start.mean:z.{places}f}", f"{factor * entry.gain.mean:+z.{places}f}{wide}"
+
+
+def _published(value: float | str, column: str, look: "_Look", decimals: int) -> str:
+    """With all the digits that were given, and of a number no fewer than ours."""
+    if isinstance(value, str):
+        return value if re.fullmatch(r"\d+(\.\d+)?", value) else look.escape(_plain(value))
     printed = f"{value:.{_scale(column, decimals)[1]}f}"
     return printed if float(printed) == value else str(value)
 

@@ -6,8 +6,10 @@ number that the text lost is "unreadable", never guessed.
 
 import importlib
 import inspect
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,23 +30,32 @@ PACKAGES = {  # what pip must install for a data set or a backbone
 Kind = Literal["table", "curve", "runtime", "toy", "space"]
 Protocol = Literal["classic", "reality-check", "query-gallery"]
 Selection = Literal["test-oracle", "validation", "last"]
+Spread = Literal["standard deviation", "not stated"]
 Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A published number, in percent as printed, and what stands behind its plus-minus sign; None: unreadable.
+    """A published number, in percent as printed, and what stands behind its plus-minus sign.
 
-    >>> str(Cell(67.4)), str(Cell(40.2, 0.3)), str(Cell(None))
-    ('67.4', '40.2 ± 0.3', 'unreadable')
+    Attributes:
+        value: None for a number that the text of the paper lost.
+        spread: What stands behind the plus-minus sign; `Table.spread` says what it is.
+        printed: Both with the digits that the paper prints, of which a float loses the last zero.
+
+    >>> str(Cell(67.4)), str(Cell(62.1, 0.27, "62.10 ± 0.27")), str(Cell(None))
+    ('67.4', '62.10 ± 0.27', 'unreadable')
     """
 
     value: float | None
     spread: float | None = None
+    printed: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.value is None:
             return UNREADABLE
+        if self.printed is not None:
+            return self.printed
         return f"{self.value:g}" if self.spread is None else f"{self.value:g} ± {self.spread:g}"
 
 
@@ -95,8 +106,8 @@ class Table:
 
     source: where it stands there. data, metrics: our names, metrics in the order of the columns; one with " separated"
     or " concatenated" behind it is that metric on the parts of an ensemble or on all of it. protocol, selection, runs:
-    what the paper did; None for a toy, and for runs that are not stated. vary: the axis of a curve, "table.key" -> its
-    values; further keys move with the first.
+    what the paper did; None for a toy, and for runs that are not stated. spread: what its plus-minus signs stand for;
+    None where it has none. vary: the axis of a curve, "table.key" -> its values; further keys move with the first.
     """
 
     name: str
@@ -109,6 +120,7 @@ class Table:
     protocol: Protocol | None
     selection: Selection | None
     runs: int | None
+    spread: Spread | None
     caveats: tuple[str, ...]
     vary: dict[str, list[Any]]
     rows: tuple[Row, ...] = field(repr=False)
@@ -139,9 +151,14 @@ def find(name: str) -> Table:
     if name not in names():
         raise ValueError(f"unknown table {name!r}{nearest(name, names())}; there are {', '.join(names())}")
     from kinfold.recipes.reading import table  # training stays out of the way of those who only list
-    from kinfold.training.parsing import read
 
-    return table(name, read(FOLDER / f"{name}.toml"))
+    path = FOLDER / f"{name}.toml"
+    try:
+        # floats would lose the last digit of 62.10
+        tables = tomllib.loads(path.read_text(), parse_float=Decimal)
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
+    return table(name, tables)
 
 
 def _needs(data: str, model: Mapping[str, Any]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from kinfold import registry
 from kinfold.metrics.named import metric as known_metric
-from kinfold.recipes.papers import UNREADABLE, Cell, Kind, Protocol, Row, Selection, Settings, Table
+from kinfold.recipes.papers import UNREADABLE, Cell, Kind, Protocol, Row, Selection, Settings, Spread, Table
 from kinfold.registry import nearest
 from kinfold.training.parsing import configure, parse
 
@@ -29,6 +30,7 @@ class _Head:
     protocol: Protocol | None = None
     selection: Selection | None = None
     runs: int | None = None
+    spread: Spread | None = None
     caveats: list[str] = field(default_factory=list)
     vary: dict[str, Any] = field(default_factory=dict)
 
@@ -55,9 +57,12 @@ class _File:
 
 
 def table(name: str, tables: Mapping[str, Any]) -> Table:
-    """The table that the tables of a TOML file describe; what is wrong is a ValueError that begins with the name."""
+    """The table that the tables of a TOML file describe; what is wrong is a ValueError that begins with the name.
+
+    Published numbers may be decimals, which keep the digits that were printed; all other decimals become floats.
+    """
     try:
-        return _table(name, tables)
+        return _table(name, {key: _with_floats(value) for key, value in tables.items()})
     except ValueError as wrong:
         raise ValueError(f"{name}: {wrong}") from None
 
@@ -90,6 +95,7 @@ def _table(name: str, tables: Mapping[str, Any]) -> Table:
     rows = tuple(row for line in lines for row in _rows(line, given))
     for row in rows:
         _check_settings(row, head)
+    _check_spread(rows, head)
     return Table(
         name,
         head.paper,
@@ -101,6 +107,7 @@ def _table(name: str, tables: Mapping[str, Any]) -> Table:
         head.protocol,
         head.selection,
         head.runs,
+        head.spread,
         tuple(head.caveats),
         head.vary,
         rows,
@@ -154,6 +161,19 @@ def _check_settings(row: Row, head: _Head) -> None:
             configure(row.settings(data))
         except ValueError as wrong:
             raise ValueError(f"row {row.name} on {data}: {wrong}") from None
+
+
+def _check_spread(rows: Sequence[Row], head: _Head) -> None:
+    has_spread = any(
+        cell.spread is not None for row in rows for cells in row.published.values() for cell in cells.values()
+    )
+    if has_spread and head.spread is None:
+        raise ValueError(
+            "numbers are published with a plus-minus sign: say in [table] what it stands for, as in "
+            'spread = "standard deviation", or spread = "not stated"'
+        )
+    if head.spread is not None and not has_spread:
+        raise ValueError("[table] has a spread, but no number is published with a plus-minus sign: leave it out")
 
 
 def _check_among(words: Iterable[str], known: Sequence[str], where: str, what: str) -> None:
@@ -219,9 +239,19 @@ def _cell(cell: Any, place: int | None, count: int, where: str) -> Cell:
         return Cell(None)
     numbers = cell if isinstance(cell, list) else [cell]
     lengths = (2,) if isinstance(cell, list) else (1,)
-    if len(numbers) not in lengths or not all(type(number) in (int, float) for number in numbers):
+    if len(numbers) not in lengths or not all(type(number) in (int, float, Decimal) for number in numbers):
         raise ValueError(f"{where} must be a number, [value, spread] or {UNREADABLE!r}, got {cell!r}")
-    return Cell(*map(float, numbers))
+    value, *spread = map(float, numbers)
+    return Cell(value, spread[0] if spread else None, " ± ".join(map(str, numbers)))
+
+
+def _with_floats(value: Any) -> Any:
+    """A copy with floats for decimals, except in what was published."""
+    if isinstance(value, Mapping):
+        return {key: inner if key == "published" else _with_floats(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(inner) for inner in value]
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _nested(key: str, value: Any) -> Settings:

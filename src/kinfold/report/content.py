@@ -1,6 +1,5 @@
 """All that a report shows of a run or a bench, as one object of plain values; `kinfold.report.page` shows it."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,7 +119,11 @@ def _state(found: Found) -> list[str]:
         told.append("inflated: the steps were chosen by looking at the test classes, for every metric apart")
     for subject in found.subjects:
         for run in subject.runs:
-            ended = json.loads(run.place.scores.read_text()).get("ended", "") if run.finished else ""
+            ended = run.scores["ended"] if run.finished else ""
+            if run.finished and run.scores.get("selected_start"):
+                named = f"{subject.method}, seed {run.configuration.seed}"
+                fold = f", fold {run.configuration.data.fold}" if len(subject.runs) > len(subject.repetitions) else ""
+                told.append(f"{named}{fold}: the start was selected, so its scores are those before training")
             if "not finite" in ended:
                 told.append(f"{subject.method}, seed {run.configuration.seed}: training ended early: {ended}")
     return told
@@ -140,7 +143,7 @@ def _unfinished(subject: Subject, repetition: Repetition) -> str:
 def _of_validation(found: Found) -> list[str]:
     """Runs without validation classes keep their last weights."""
     runs = [(subject, run) for subject in found.subjects for run in subject.runs if run.finished]
-    without = [(subject, run) for subject, run in runs if "validation" not in json.loads(run.place.scores.read_text())]
+    without = [(subject, run) for subject, run in runs if "validation" not in run.scores]
     without = [(subject, run) for subject, run in without if run.configuration.evaluation.selection == "last"]
     if not without:
         return []

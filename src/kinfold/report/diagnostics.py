@@ -67,7 +67,7 @@ def _measured(subject: Subject, names: list[str], library: Library) -> dict[str,
         train = library.splits(run)["train"]
         if not isinstance(train.items, Rows) or len(train) > MOST_ITEMS:
             return {}
-        key = f"{digest_of_files(weight_files(run))} {library.identity(train)} {names}"
+        key = f"{digest_of_files(weight_files(run))} {library.identity(train)} {run.background} {names}"
         found = kept(run.folder, "report-train-space", key, lambda: _space(run, train, names))
     except (ValueError, OSError):
         return {}

@@ -92,7 +92,9 @@ def tables(content: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
         yield (
             f"table {table['caption']}",
             {
-                kind: _with_notes(render(rows, columns, style, table["caption"]), table["notes"], kind)
+                kind: _with_notes(
+                    render(rows, columns, style, table["caption"], gains=table.get("gains", [])), table["notes"], kind
+                )
                 for kind, style in STYLES.items()
             },
         )
@@ -109,12 +111,21 @@ def _rows(table: dict[str, Any]) -> Rows:
             found = None if cell["mean"] is None else Interval(cell["mean"], half, cell["count"])
             note = cell["note"] or ("quoted" if row["quoted"] else "")
             printed = cell["published"] if isinstance(cell["published"], int | float) else None
+            if printed is not None:
+                printed = cell.get("printed") or printed  # with the digits of the paper
             if isinstance(cell["published"], str):
                 note = f"{note}; published: {cell['published']}".removeprefix("; ")
-            entries[key] = Entry(found, printed, cell["bold"], note)
+            entries[key] = Entry(found, printed, cell["bold"], note, *_start_and_gain(cell))
         quoted = f" (quoted from {row['quoted']})" if row["quoted"] else ""
         rows.append((row["method"] + quoted, entries))
     return rows
+
+
+def _start_and_gain(cell: dict[str, Any]) -> tuple[Interval | None, Interval | None]:
+    if cell.get("start") is None or cell.get("gain") is None:
+        return None, None
+    half = math.nan if cell["gain_half_width"] is None else cell["gain_half_width"]
+    return Interval(cell["start"], math.nan, cell["count"]), Interval(cell["gain"], half, cell["count"])
 
 
 def _with_notes(text: str, notes: list[str], kind: str) -> str:

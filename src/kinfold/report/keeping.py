@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kinfold.data import Dataset, ImageFiles, Rows
+from kinfold.data import Dataset, EncodedImages, ImageFiles, Rows
+from kinfold.files import check_path, make_folder
 from kinfold.training import Run
 from kinfold.training.state import read_state, write_state
 
@@ -18,19 +19,21 @@ VERSION = 2  # of what is kept; another number makes all of it anew
 def kept(folder: Path, name: str, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What lies in cache/NAME of a folder where it is of this key; else what `make` gives, kept for the next time.
 
-    Damaged files count as absent. A folder that cannot be written to only costs the time.
+    Damaged files count as absent: they carry their sha256. A folder that cannot be written to only costs the time. A
+    link in its place is refused.
     """
     file = folder / "cache" / f"{name}.safetensors"
+    check_path(file, folder)
     whole_key = f"{VERSION} {key}"
     with suppress(ValueError, OSError):
-        found = read_state(file)
+        found = read_state(file, within=folder)
         if isinstance(found, dict) and found.get("key") == whole_key and isinstance(found.get("value"), dict):
             value: dict[str, Any] = found["value"]
             return value
     made = make()
     with suppress(OSError):
-        file.parent.mkdir(exist_ok=True)
-        write_state(file, {"key": whole_key, "value": made})
+        make_folder(file.parent, folder)
+        write_state(file, {"key": whole_key, "value": made}, folder)
     return made
 
 
@@ -69,6 +72,8 @@ def identity(dataset: Dataset) -> str:
     elif isinstance(items, Rows):
         array = np.ascontiguousarray(items.array())
         about += [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
+    elif isinstance(items, EncodedImages):
+        about.append(items.digest())
     else:
         about += [hashlib.sha256(np.ascontiguousarray(items[place]).data).digest() for place in range(len(items))]
     return digest(about)

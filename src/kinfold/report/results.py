@@ -68,6 +68,32 @@ def _values(subjects: Sequence[Subject], result: str) -> Values:
     return values
 
 
+def _starts(subjects: Sequence[Subject], result: str) -> Values:
+    """What the same models scored before their first step, as far as it was written down."""
+    values: Values = {}
+    for subject in subjects:
+        by_metric = values.setdefault(subject.method, {})
+        for repetition in subject.repetitions:
+            for name, value in scores(repetition).get("start", {}).get(result, {}).items():
+                if value is not None and math.isfinite(value):
+                    by_metric.setdefault(name, {})[repetition.seed] = value
+    return values
+
+
+def untrained(subject: Subject) -> str:
+    """Why a method is compared with no other, where some of its repeats ended with the weights they began with."""
+    marks = [entry["selected_start"] for entry in map(scores, subject.repetitions) if "selected_start" in entry]
+    count = len(marks)
+    return f"{sum(marks)} of {count} repeats selected the start: compared with no method" if any(marks) else ""
+
+
+def _start_note(subject: Subject) -> str:
+    """What to know of the numbers of a method of which some runs selected the start."""
+    finished = [run.scores for run in subject.runs if run.finished]
+    count = sum(bool(entry.get("selected_start")) for entry in finished)
+    return untrained(subject) or (f"{count} of {len(finished)} runs selected the start" if count else "")
+
+
 def _any(values: Values) -> bool:
     return any(seeds for own in values.values() for seeds in own.values())
 
@@ -78,15 +104,21 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
     published = published_values(found.folder, data, result)
     columns += [column for column in published.columns if column not in columns]
     notes = {subject.method: _why(found, subject, columns, values[subject.method]) for subject in subjects}
+    for subject in subjects:
+        selected = _start_note(subject)
+        measured = [column for column in columns if selected and values[subject.method].get(column)]
+        notes[subject.method] |= dict.fromkeys(measured, selected)
+    left_out = {subject.method: why for subject in subjects if (why := untrained(subject))}
+    starts = _starts(subjects, result)
     rows: list[dict[str, Any]] = []
-    for method, entries in assemble(values, published.values, notes):
+    for method, entries in assemble(values, published.values, notes, starts=starts, untrained=[*left_out]):
         if method not in values:
             continue
         subject = next(subject for subject in subjects if subject.method == method)
         rows.append(
             {
                 "method": method,
-                "cells": _cells(entries, columns, published.words.get(method, {})),
+                "cells": _cells(entries, columns, published.words.get(method, {}), published.printed.get(method, {})),
                 "command": command(found, subject),
                 "configuration": configuration(found, subject),
                 "quoted": None,
@@ -94,23 +126,25 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
         )
     beside = references(found.folder, data, result)
     for method, entries in [entry for name, own in beside.items() for entry in assemble({name: own})]:
-        about = {"method": method, "cells": _cells(entries, columns, {}), "command": "", "configuration": ""}
+        about = {"method": method, "cells": _cells(entries, columns, {}, {}), "command": "", "configuration": ""}
         rows.append({**about, "quoted": None, "reference": True})
     first = next((column for column in columns[:1] if any(row["cells"][column]["count"] for row in rows)), None)
     if first is not None:
         rows.sort(key=lambda row: _place(row["cells"][first]["mean"], better(first, 0.0, 1.0)))
     for quoted in published.quoted:
         entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
-        cells = _cells(entries, columns, quoted.words)
+        cells = _cells(entries, columns, quoted.words, quoted.printed)
         about = {"method": quoted.label, "cells": cells, "command": "", "configuration": ""}
         rows.append({**about, "quoted": quoted.source})
-    compared = _compared(found, values)
+    compared = _compared(found, values, [*left_out])
     several = max((len(seeds) for own in values.values() for seeds in own.values()), default=0) > 1
     told = [INTERVALS] if several else [ONE]
     if len(subjects) > 1 and several:
         told.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
         fewest = min(len(seeds) for own in values.values() for seeds in own.values() if len(seeds) > 1)
         told += [caution(fewest)] * bool(caution(fewest))
+    if len(subjects) > 1:
+        told += [f"not compared: {method}: {why}" for method, why in left_out.items()]
     if beside:
         told.append(f"for reference, and no part of the comparisons: {'; '.join(beside)}")
     return {
@@ -118,6 +152,7 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
         "columns": [_column(column) for column in columns],
         "rows": rows,
         "sorted": first,
+        "gains": [name for name in columns if name == compared_metric(found)],
         "notes": [*told, *published.notes],
         "comparisons": compared,
     }
@@ -152,10 +187,15 @@ def _column(name: str) -> dict[str, Any]:
     }
 
 
-def _cells(entries: Mapping[str, Entry], columns: Sequence[str], words: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """words: what stands in the place of a published number that cannot be read."""
+def _cells(
+    entries: Mapping[str, Entry], columns: Sequence[str], words: Mapping[str, str], printed: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """words: what stands in the place of a published number that cannot be read; printed: numbers with their digits."""
     cells = {column: _cell(entries.get(column, Entry(None))) for column in columns}
-    return {key: {**cell, "published": words.get(key, cell["published"])} for key, cell in cells.items()}
+    return {
+        key: {**cell, "published": words.get(key, cell["published"]), "printed": printed.get(key)}
+        for key, cell in cells.items()
+    }
 
 
 def _cell(entry: Entry) -> dict[str, Any]:
@@ -167,6 +207,9 @@ def _cell(entry: Entry) -> dict[str, Any]:
         "published": entry.published,
         "bold": entry.bold,
         "note": without_places(entry.note),
+        "start": None if entry.start is None else entry.start.mean,
+        "gain": None if entry.gain is None else entry.gain.mean,
+        "gain_half_width": None if entry.gain is None or math.isnan(entry.gain.half_width) else entry.gain.half_width,
     }
 
 
@@ -189,15 +232,17 @@ def compared_metric(found: Found) -> str:
     return found.subjects[0].runs[0].configuration.evaluation.metric
 
 
-def _compared(found: Found, values: Values) -> list[dict[str, Any]]:
-    """Every pair of methods (with the suite's baseline: each with it); none where there are no repeats to pair."""
+def _compared(found: Found, values: Values, left_out: Sequence[str]) -> list[dict[str, Any]]:
+    """Every pair of methods (with the suite's baseline: each with it); none where there are no repeats to pair. Pairs
+    of methods that are left out count in the correction and are not listed."""
     metric = compared_metric(found)
     chosen = {method: own.get(metric, {}) for method, own in values.items()}
     if len(values) < 2 or not any(len(seeds) > 1 for seeds in chosen.values()):
         return []
     baseline = None if found.bench is None else found.bench.suite.baseline
-    compared = compare(chosen, baseline, smaller_is_better=better(metric, 0.0, 1.0))
-    rows = [(row, compared.told_apart(row.first, row.second)) for row in compared.rows]
+    compared = compare(chosen, baseline, smaller_is_better=better(metric, 0.0, 1.0), untrained=left_out)
+    listed = [row for row in compared.rows if not {row.first, row.second} & {*left_out}]
+    rows = [(row, compared.told_apart(row.first, row.second)) for row in listed]
     return [{**row._asdict(), "told_apart": told, "column": metric} for row, told in rows]
 
 

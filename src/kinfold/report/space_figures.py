@@ -1,12 +1,11 @@
 """Figures of one space: its map, its best and worst queries, what it confuses, how similar kin and others are."""
 
 import base64
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
+from kinfold.data.image_reading import flatten, open_image
 from kinfold.data.items import Array
 from kinfold.report.drawing import Look, new_figure, numbers, plain
 from kinfold.report.packing import unpacked
@@ -142,5 +141,4 @@ class Tiles:
 
     @staticmethod
     def _read(sheet: str) -> Array:
-        with Image.open(io.BytesIO(base64.b64decode(sheet.partition(",")[2]))) as picture:
-            return np.asarray(picture.convert("RGB"))
+        return np.asarray(flatten(open_image(base64.b64decode(sheet.partition(",")[2]), "a sheet of thumbnails")))

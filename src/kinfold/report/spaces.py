@@ -38,6 +38,7 @@ class Space:
     dataset: Dataset
     identity: str
     measured: dict[str, Any]
+    background: str = "white"
 
 
 def chosen(found: Found) -> list[tuple[Subject, Repetition]]:
@@ -71,7 +72,8 @@ def look(
         split, why = _split([*splits], repetition.complete)
         dataset = splits[split]
         files = _weights(made)
-        key = f"{digest_of_files(files)} {library.identity(dataset)} {made.distance} {points} {installed()}"
+        identity = f"{library.identity(dataset)} {made.background}"  # another background makes other pictures
+        key = f"{digest_of_files(files)} {identity} {made.distance} {points} {installed()}"
         measured = kept(
             made.folder,
             f"report-space-{split}-{points}",
@@ -87,8 +89,7 @@ def look(
         missing.append(f"{subject.data}: curves and histograms are of some pairs only: {measured['pairs']}")
     side = isinstance(made, Repeat) and len(made.runs) > 1
     shown = f"{name}, {len(made.runs)} folds side by side" if isinstance(made, Repeat) and side else name
-    known = library.identity(dataset)
-    return Space(shown, subject.data, split, made.distance, dataset, known, measured)
+    return Space(shown, subject.data, split, made.distance, dataset, identity, measured, made.background)
 
 
 def content(space: Space, thumbnails: Thumbnails) -> dict[str, Any]:
@@ -138,12 +139,13 @@ def want(spaces: Sequence[Space], thumbnails: Thumbnails) -> None:
     """Ask for the pictures of queries and what they find, then of shown points, then of their neighbours."""
     for space in spaces:
         for entry in (*space.measured["best"], *space.measured["worst"]):
-            thumbnails.want(space.identity, space.dataset, [entry["query"], *entry["neighbors"]])
+            thumbnails.want(space.identity, space.dataset, [entry["query"], *entry["neighbors"]], space.background)
     for space in spaces:
-        thumbnails.want(space.identity, space.dataset, space.measured["shown"].tolist())
+        thumbnails.want(space.identity, space.dataset, space.measured["shown"].tolist(), space.background)
     for space in spaces:
         # the nearest of all points first
-        thumbnails.want(space.identity, space.dataset, space.measured["neighbors"].T.flatten().tolist())
+        nearest = space.measured["neighbors"].T.flatten().tolist()
+        thumbnails.want(space.identity, space.dataset, nearest, space.background)
 
 
 def _rank(subject: Subject, metric: str) -> tuple[bool, float]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from kinfold.bench import Bench
 from kinfold.bench.folder import BenchFolder, Cell
 from kinfold.data.folds import folds
+from kinfold.files import check_path
 from kinfold.protocols.repeat import Repeat, fold_folder, is_repeat
 from kinfold.training import Run
 from kinfold.training.configuration import Configuration
@@ -116,6 +117,8 @@ def find(folder: Path | str) -> Found:
     if BenchFolder(folder).begun:
         return _bench(Bench.open(folder))
     if is_repeat(folder):
+        for fold in range(LARGEST):
+            check_path(fold_folder(folder, fold), folder)
         runs = _begun(fold_folder(folder, fold) for fold in range(LARGEST))
         if not runs:
             raise ValueError(f"{folder} is the folder of a repeat of which nothing was begun yet")
@@ -155,7 +158,7 @@ def _bench(bench: Bench) -> Found:
             repetitions = []
             for seed in suite.seeds:
                 cells = [Cell(data, method, seed, fold) for fold in range(suite.folds)]
-                runs = _begun(place / cell.name for cell in cells)
+                runs = _begun(bench.place.inside(cell.name) for cell in cells)
                 repetitions.append(_repetition(place / cells[0].repeat, seed, runs))
             subjects.append(Subject(data, method, repetitions))
     return Found(place, subjects, bench)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps, features
 
 from kinfold.data import Dataset, decode
-from kinfold.data.images import ImageError
+from kinfold.data.image_reading import BACKGROUND, ImageError
 from kinfold.data.items import Array
 from kinfold.report.keeping import digest, kept
 from kinfold.report.places import inside
@@ -30,19 +30,19 @@ class Thumbnails:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._wanted: dict[tuple[str, int], Dataset] = {}
+        self._wanted: dict[tuple[str, int], tuple[Dataset, str]] = {}  # with the background
         self._index: dict[tuple[str, int], int] = {}
         self.outside = 0
         self.unreadable = 0
         self.refused = 0  # for want of room
 
-    def want(self, identity: str, dataset: Dataset, places: Iterable[int]) -> None:
+    def want(self, identity: str, dataset: Dataset, places: Iterable[int], background: str = BACKGROUND) -> None:
         if not pictured(dataset):
             return
         for place in places:
             if (identity, place) not in self._wanted:
                 if len(self._wanted) < self.most:
-                    self._wanted[identity, place] = dataset
+                    self._wanted[identity, place] = (dataset, background)
                 else:
                     self.refused += 1
 
@@ -50,7 +50,7 @@ class Thumbnails:
         """The sheets, kept in the folder; None where there is nothing to draw."""
         if not self._wanted:
             return None
-        key = digest(f"{identity} {place}" for identity, place in self._wanted)
+        key = digest(f"{identity} {place} {ground}" for (identity, place), (_, ground) in self._wanted.items())
         found = kept(folder, "report-thumbnails", f"{key} {TILE} {QUALITY} {_format()}", self._sheets)
         self.outside, self.unreadable = found["outside"], found["unreadable"]
         self._index = dict(zip(self._wanted, found["index"].tolist(), strict=True))
@@ -76,7 +76,7 @@ class Thumbnails:
         tiles: list[Image.Image] = []
         index = torch.full((len(wanted),), -1)
         with ThreadPoolExecutor(max_workers=2) as pool:
-            made = pool.map(lambda entry: _tile(entry[1], entry[0][1]), wanted)
+            made = pool.map(lambda entry: _tile(entry[1][0], entry[0][1], entry[1][1]), wanted)
             for number, found in enumerate(made):
                 if isinstance(found, Image.Image):
                     index[number] = len(tiles)
@@ -95,11 +95,11 @@ def pictured(dataset: Dataset) -> bool:
     return len(dataset) > 0 and getattr(dataset.items[0], "ndim", 2) > 1
 
 
-def _tile(dataset: Dataset, place: int) -> "Image.Image | str":
+def _tile(dataset: Dataset, place: int, background: str) -> "Image.Image | str":
     if not inside(dataset.items, place):
         return "outside"
     try:
-        picture = decode(dataset.items[place])
+        picture = decode(dataset.items[place], background=background)
     except (ImageError, OSError):
         return "unreadable"
     return ImageOps.pad(picture, (TILE, TILE), Image.Resampling.BICUBIC, color=EMPTY)

@@ -44,7 +44,7 @@ def _weights(subject: Subject, library: Library) -> dict[str, Any]:
     if not weight_files(run):
         raise ValueError("it has no weights yet")
     train = library.splits(run)["train"]
-    key = f"{digest_of_files(files)} {library.identity(train)}"
+    key = f"{digest_of_files(files)} {library.identity(train)} {run.background}"
     return kept(run.folder, "report-weights", key, lambda: binned_weights(run, train))
 
 
@@ -75,7 +75,7 @@ def binned_weights(run: Run, train: Dataset) -> dict[str, Any]:
 def _batch(run: Run, train: Dataset) -> list[int]:
     """The first batch of the run; of a sampler that chooses by embeddings, a batch of several items of each class."""
     given = run.configuration
-    sampler = parts.sampler(given, train)
+    sampler = parts.sampler(given, train.labels)
     if not sampler.ready:
         size = min(sampler.batch_size, len(train)) // LESS * LESS
         sampler = samplers.create("spc", train.labels, batch_size=size, per_class=LESS, seed=given.seed)

@@ -42,6 +42,7 @@ def planned(plan: Plan) -> list[dict[str, Any]]:
         "protocol": table.protocol,
         "selection": table.selection,
         "runs": table.runs,
+        "spread": table.spread,
     }
     found = []
     for row in table.rows:
@@ -57,9 +58,12 @@ def planned(plan: Plan) -> list[dict[str, Any]]:
                 "x": row.x,
                 "settings": ran,
                 "published": {data: published(row, data) for data in row.published},
+                "printed": {data: printed(row, data) for data in row.published},
                 "needs": {data: plan.needs[data][row.name] for data in ran},
                 "missing": [*plan.missing] if ran else [],
                 "seeds": plan.seeds if ran else [],
+                "trials": plan.trials if any(each.get("search") for each in ran.values()) else 0,
+                "changes": [*plan.changes] if ran else [],
                 "notes": [*plan.notes] if ran else [],
                 "caveats": [*table.caveats, *row.caveats],
             }
@@ -79,6 +83,11 @@ def published(row: Row, data: str) -> dict[str, Any]:
     return {metric: _as_given(cell) for metric, cell in row.published.get(data, {}).items()}
 
 
+def printed(row: Row, data: str) -> dict[str, str]:
+    """metric -> the number and its spread with the digits that the paper prints."""
+    return {metric: str(cell) for metric, cell in row.published.get(data, {}).items()}
+
+
 def _as_given(cell: Cell) -> Any:
     if cell.value is None:
         return str(cell)
@@ -88,8 +97,8 @@ def _as_given(cell: Cell) -> Any:
 def _told(entry: dict[str, Any]) -> str:
     """One row in a line: what it is made of and what it came to."""
     numbers = "; ".join(
-        f"{data} {', '.join(f'{metric} {_written(value)}' for metric, value in cells.items())}"
-        for data, cells in entry["published"].items()
+        f"{data} {', '.join(f'{metric} {text}' for metric, text in cells.items())}"
+        for data, cells in entry["printed"].items()
     )
     if entry["quoted"] is not None:
         return f"{entry['label']}, quoted from {entry['quoted']}, not run; published: {numbers}"
@@ -106,10 +115,6 @@ def _told(entry: dict[str, Any]) -> str:
 
 def _options(table: dict[str, Any]) -> str:
     return " ".join(str(value) if key == "name" else f"{key}={value}" for key, value in table.items())
-
-
-def _written(value: Any) -> str:
-    return f"{value[0]:g} ± {value[1]:g}" if isinstance(value, list) else str(value)
 
 
 def _counted(count: int, what: str) -> str:

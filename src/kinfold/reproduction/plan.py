@@ -4,7 +4,7 @@ plan -> run (runs it) -> results (ours beside the published numbers).
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,8 @@ class Plan:
     """What will be run.
 
     settings: data set -> row -> tables of a recipe. needs: data set -> row -> what must be at hand. missing: what of it
-    is not; while there is any, nothing can be run. notes: what differs from the paper.
+    is not; while there is any, nothing can be run. notes: what differs from the paper. changes: what --set changed, as
+    it was given. trials: those of every row that has something to search; 0 where none has.
     """
 
     table: Table
@@ -68,6 +69,7 @@ class Plan:
     notes: tuple[str, ...]
     seeds: list[int]
     trials: int = 0
+    changes: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -106,21 +108,29 @@ class Plan:
 def plan(table: Table, choices: Choices) -> Plan:
     """What to run for a table; wrong names are a ValueError, what is not at hand is told in the plan."""
     rows = _chosen(table, choices.rows)
+    if table.kind == TOY and choices.changes:
+        raise ValueError(
+            f"{table.name} is a toy, which has no recipe that --set could change; leave out --set {choices.changes[0]}"
+        )
     settings: dict[str, dict[str, Settings]] = {}
     needs: dict[str, dict[str, list[str]]] = {}
     notes, missing = [*_told(table, choices)], dict[str, None]()
     small: dict[str, dict[str, None]] = {}
+    set_values: dict[str, dict[str, None]] = {}
     places = _places(table, choices.data)
     for data in places:
         found = {}
+        small_rows = _made_small(table, data, choices)
         for row in rows:
             given = _selected(row.settings(data), choices)
-            if choices.small is not None and table.kind != TOY:
-                made = choices.small.settings(given)
-                for key, change in differences(given, made).items():
+            if row.name in small_rows:
+                for key, change in differences(given, small_rows[row.name]).items():
                     small.setdefault(key, {})[change] = None
-                given = made
-            found[row.name] = _with_files(changed(given, choices.changes), data, len(places) == 1, choices, missing)
+                given = small_rows[row.name]
+            with_changes = changed(given, choices.changes)
+            for key, change in differences(given, with_changes).items():
+                set_values.setdefault(key, {})[change] = None
+            found[row.name] = _with_files(with_changes, data, len(places) == 1, choices, missing)
             if table.kind != TOY:
                 configure(found[row.name])  # a change may be wrong
         same = next((other for other in settings if settings[other] == found), None)
@@ -131,9 +141,38 @@ def plan(table: Table, choices: Choices) -> Plan:
         at_hand = choices.small is not None
         needs[data] = {row.name: [] if at_hand else row.needs(data) for row in rows}
     notes += [f"small scale: {key}: {', '.join(changes)}" for key, changes in small.items()]
+    notes += [f"--set: {key}: {', '.join(changes)}" for key, changes in set_values.items()]
+    trained = table.kind not in (TOY, "runtime")
+    searched = {row for each in settings.values() for row, tables in each.items() if trained and tables.get("search")}
+    notes += _describe_search(table, rows, searched, choices.trials)
     quoted = () if choices.rows else tuple(row for row in table.rows if row.quoted is not None)
     seeds = choices.seeds or (TOY_SEEDS if table.kind == TOY else table.runs or 1)
-    return Plan(table, rows, quoted, settings, needs, tuple(missing), tuple(notes), [*range(seeds)], choices.trials)
+    return Plan(
+        table,
+        rows,
+        quoted,
+        settings,
+        needs,
+        tuple(missing),
+        tuple(notes),
+        [*range(seeds)],
+        choices.trials if searched else 0,
+        choices.changes,
+    )
+
+
+def _describe_search(table: Table, rows: Sequence[Row], searched: Container[str], trials: int) -> list[str]:
+    """Which rows are run as they stand though trials were asked for."""
+    if trials == 0:
+        return []
+    if table.kind in (TOY, "runtime"):
+        return [f"search: --trials {trials} has no effect: nothing of this table is tuned"]
+    fixed = [row.name for row in rows if row.name not in searched]
+    if len(fixed) == len(rows):
+        return [f"search: --trials {trials} has no effect: no row of this table names what its authors tuned"]
+    if fixed:
+        return [f"search: {trials} trials for each row but {', '.join(fixed)}, which name nothing to search"]
+    return [f"search: {trials} trials for each row"]
 
 
 def _chosen(table: Table, names: Sequence[str]) -> tuple[Row, ...]:
@@ -162,6 +201,15 @@ def _places(table: Table, names: Sequence[str]) -> list[str]:
     return [data for data in known if not names or data in names]
 
 
+def _made_small(table: Table, data: str, choices: Choices) -> dict[str, Settings]:
+    """All rows of a table at small scale, so that those that are run do not depend on which are; none at full scale."""
+    if choices.small is None or table.kind == TOY:
+        return {}
+    return choices.small.table_settings(
+        {row.name: _selected(row.settings(data), choices) for row in table.rows if data in row.layers}
+    )
+
+
 def _selected(settings: Settings, choices: Choices) -> Settings:
     evaluation = settings.get("evaluation", {})
     if choices.as_published or evaluation.get("selection") != ORACLE:
@@ -183,6 +231,8 @@ def _told(table: Table, choices: Choices) -> list[str]:
         told.append("small scale: nothing to change, it is a toy already")
     elif choices.small is not None:
         told.append("small scale: other data and another network, so that the published numbers are no target")
+    if table.kind == "runtime" and choices.seeds is not None:
+        told.append(f"--seeds {choices.seeds} has no effect: the time of a step is measured with one seed")
     return told
 
 

@@ -1,21 +1,24 @@
 """Ours beside the published numbers, with what has to be known to compare them."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from kinfold.protocols.statistics import Interval
 from kinfold.protocols.tables import BOLD, Entry, Style, assemble, escape_markdown, markdown_table, text_table
-from kinfold.recipes.papers import Cell, Row
+from kinfold.recipes.papers import Row
 from kinfold.recipes.reading import COLUMN_GROUPS, TOY, measured
-from kinfold.reproduction.outline import caveats, published
+from kinfold.reproduction.outline import caveats, printed, published
 from kinfold.reproduction.plan import Plan
-from kinfold.reproduction.run import Found
+from kinfold.reproduction.run import Found, Search
+
+OUR_SPREAD = "half width of the 95 % interval of the mean"
 
 
 def table(found: Found, style: Style = "text") -> str:
     """One data set of a table: a line for each row that was run and for each that the paper quotes."""
     plan, data = found.plan, found.data
-    entries = dict(assemble(_renamed(found)))
+    entries = dict(assemble(_renamed(found), untrained=[*found.untrained]))
     mark = "**" if style == "markdown" else "*"
     axis = [*plan.table.vary][:1]
     heading = ["method", *axis]
@@ -28,16 +31,16 @@ def table(found: Found, style: Style = "text") -> str:
         quoted = "" if row.quoted is None else f" (quoted from {row.quoted})"
         cells = [f"{row.label}{quoted}", *([_place(found, row)] if axis else [])]
         for column in found.columns:
-            printed = row.published.get(data, {}).get(column)
             cells.append("" if quoted else _ours(entries.get(row.name, {}).get(_column(column)), column, mark))
             if column in beside:
-                cells.append("" if printed is None else _printed(printed))
+                cells.append(printed(row, data).get(column, ""))
         body.append(cells)
     where = "" if data == TOY else f", {data}"
     used = next(iter(plan.settings[data].values())).get("data", {}).get("name", data)
     where += "" if used == data else f" (here on {used})"
     inflated = ", INFLATED: steps chosen on the test classes" if found.inflated else ""
-    caption = f"{plan.table.name}: {plan.table.title}{where} ({plan.table.source}){inflated}"
+    changes = f", CHANGED by --set: {', '.join(plan.changes)}" if plan.changes else ""
+    caption = f"{plan.table.name}: {plan.table.title}{where} ({plan.table.source}){inflated}{changes}"
     told = "**Bold**" if style == "markdown" else "between asterisks"
     best = [BOLD.format(told)] * any(each.bold for own in entries.values() for each in own.values())
     if style == "markdown":
@@ -60,7 +63,7 @@ def report(found: Found, style: Style = "text") -> str:
 def as_dictionary(found: Found) -> dict[str, Any]:
     """The same for programs: fractions as they are measured, published numbers as they are printed."""
     plan, data = found.plan, found.data
-    entries = dict(assemble(_renamed(found)))
+    entries = dict(assemble(_renamed(found), untrained=[*found.untrained]))
     rows = []
     for row in (*plan.rows, *plan.quoted):
         own = entries.get(row.name, {})
@@ -68,14 +71,22 @@ def as_dictionary(found: Found) -> dict[str, Any]:
         about = {"row": row.name, "label": row.label, "quoted": row.quoted, "x": row.x}
         if plan.table.vary and row.quoted is None:
             about["ran_at"] = ran_at(plan, data, row)
-        rows.append({**about, "ours": ours, "published": published(row, data), "caveats": [*row.caveats]})
+        if row.quoted is None:
+            about["settings"] = plan.settings[data][row.name]
+        if row.name in found.searches:
+            about["search"] = asdict(found.searches[row.name])
+        numbers = {"ours": ours, "published": published(row, data), "printed": printed(row, data)}
+        rows.append({**about, **numbers, "caveats": [*row.caveats]})
     return {
         "table": plan.table.name,
         "source": plan.table.source,
         "title": plan.table.title,
         "data": data,
         "seeds": plan.seeds,
+        "changes": [*plan.changes],
+        "spread": {"ours": OUR_SPREAD, "published": plan.table.spread},
         "inflated": found.inflated,
+        "not_compared": found.untrained,
         "notes": [*plan.notes, *found.notes],
         "caveats": [*plan.table.caveats],
         "failed": found.failed,
@@ -98,13 +109,6 @@ def ran_at(plan: Plan, data: str, row: Row) -> Any:
     for key in next(iter(plan.table.vary)).split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _printed(cell: Cell) -> str:
-    """With one decimal at least, as ours."""
-    if cell.value is None or round(cell.value, 1) != cell.value:
-        return str(cell)
-    return f"{cell.value:.1f}" if cell.spread is None else f"{cell.value:.1f} ± {cell.spread:g}"
 
 
 def _renamed(found: Found) -> dict[str, dict[str, dict[int, float]]]:
@@ -139,14 +143,39 @@ def _number(value: float, column: str) -> str:
 
 def _footnotes(found: Found) -> list[str]:
     """What is true of the whole table."""
-    alone = len(found.plan.seeds) == 1 and found.plan.table.kind not in (TOY, "runtime")
     return [
-        *(["one repeat, so no intervals (--seeds)"] if alone else []),
+        *_explain_spreads(found),
+        *(_describe_search(row, search) for row, search in found.searches.items()),
         *found.notes,
+        *(f"not compared: {name}: {why}" for name, why in found.untrained.items()),
         *(["published as a figure, whose numbers are unreadable"] if found.plan.table.kind == "space" else []),
         *(f"written: {path}" for path in found.files),
         *(f"failed: {name}: {why}" for name, why in found.failed.items()),
     ]
+
+
+def _explain_spreads(found: Found) -> list[str]:
+    """What the plus-minus signs of both sides stand for, which is not the same thing."""
+    table, seeds = found.plan.table, len(found.plan.seeds)
+    lines = []
+    if table.kind not in (TOY, "runtime"):
+        intervals = f"± of ours: {OUR_SPREAD} over {seeds} repeats"
+        lines.append(intervals if seeds > 1 else "one repeat, so no intervals (--seeds)")
+    if table.spread is not None:
+        meaning = (
+            f"a {table.spread} over the paper's runs" if table.spread != "not stated" else "the paper does not say"
+        )
+        lines.append(f"± of published numbers: {meaning}; not to be compared with an interval")
+    return lines
+
+
+def _describe_search(row: str, search: Search) -> str:
+    values = ", ".join(f"{key} = {_setting(value)}" for key, value in search.values.items()) or "none"
+    return f"{row}: chosen by a search of {search.completed} completed trials of {search.trials}: {values}"
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plain(entry: Entry | None) -> dict[str, Any] | None:

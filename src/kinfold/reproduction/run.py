@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,9 +32,18 @@ Values = dict[str, dict[str, dict[int, float]]]  # row -> column -> seed -> valu
 
 
 @dataclass(frozen=True)
+class Search:
+    """What a search came to: trials that it was given, those that gave a value, and the values of the best of them."""
+
+    trials: int
+    completed: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Found:
     """Ours on one data set. columns: those of the table that were measured or published, in its order. files: what was
-    written beside the numbers."""
+    written beside the numbers. searches: row -> what its search found, for rows that were searched."""
 
     plan: Plan
     data: str
@@ -43,6 +53,8 @@ class Found:
     inflated: bool = False
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    searches: dict[str, Search] = field(default_factory=dict)
+    untrained: dict[str, str] = field(default_factory=dict)  # row -> why it is compared with none
 
 
 def reproduce(
@@ -101,7 +113,20 @@ def _trained(
                     ours[row.name].setdefault(name, {plan.seeds[0]: value})
                 files.append(str(path))
         columns = [*dict.fromkeys([*columns, "roc-auc", "pr-auc"])]
-    return Found(plan, data, columns, ours, bench.failures, bench.inflated, files=tuple(files))
+    searches = {
+        method: Search(budget.trials, budget.completed, budget.chosen) for (_, method), budget in bench.searches.items()
+    }
+    return Found(
+        plan,
+        data,
+        columns,
+        ours,
+        bench.failures,
+        bench.inflated,
+        files=tuple(files),
+        searches=searches,
+        untrained=bench.untrained(data),
+    )
 
 
 def _timed(plan: Plan, data: str, dataset: Dataset, threads: int) -> Found:

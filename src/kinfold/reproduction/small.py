@@ -1,6 +1,7 @@
 """The rows of a published table on a laptop: small data, a small network, few steps, and everything else as it is."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, signature
@@ -26,8 +27,8 @@ EVALUATIONS = 4  # after the one at the start
 class Small:
     """What rows are run on instead: glyphs with conv4, or a head on a file of features.
 
-    Kept are loss, miner, sampler, head, mixup, memory and search; changed are data, network, learning rates and length,
-    and what has to follow from those.
+    Kept are loss, miner, sampler, head and its start, mixup, memory and search; changed are data, network, learning
+    rates and length, and what has to follow from those. Rows that agree on a setting in the paper agree on it here.
     """
 
     steps: int = STEPS
@@ -47,8 +48,22 @@ class Small:
     def dataset(self) -> Dataset:
         return load("glyphs") if self.features is None else load("features", str(self.features))
 
+    def table_settings(self, rows: Mapping[str, Settings]) -> dict[str, Settings]:
+        """The tables of all rows of a published table on one data set, made small together.
+
+        Embeddings and batches shrink to what the data can fill, and to what a row can divide among branches or classes.
+        Rows with the same size in the paper all get the smallest of their sizes, so that none has an advantage.
+
+        Args:
+            rows: Name of a row -> its tables, for every row of the published table, whether it will be run or not.
+        """
+        small_rows = {name: self.settings(settings) for name, settings in rows.items()}
+        _share(rows, small_rows, "model", "dim", LARGEST_DIM, _count_branches)
+        _share(rows, small_rows, "sampler", "batch_size", None, _count_per_class)
+        return small_rows
+
     def settings(self, given: Settings) -> Settings:
-        """The tables of a row, made small."""
+        """The tables of a row, made small without a look at the others of its table."""
         made = combined(given)
         protocol = made.get("data", {}).get("protocol", "classic")
         made["data"] = {"name": self.name, "protocol": "classic" if protocol == "query-gallery" else protocol}
@@ -68,7 +83,8 @@ class Small:
         return made
 
     def _model(self, given: Mapping[str, Any]) -> Settings:
-        kept = {key: given[key] for key in ("head", "head_options") if key in given}
+        # without its `init` a linear head would start from principal components and any other from random weights
+        kept = {key: given[key] for key in ("head", "head_options", "init") if key in given}
         dim, width = min(given.get("dim", LARGEST_DIM), LARGEST_DIM), None
         if self.features is not None:
             width = int(self.dataset.items[0].shape[0])
@@ -129,6 +145,34 @@ class Small:
         stages = iter(() if self.features is not None else Conv4.stages)
         found = [layer if layer == "input" else next(stages, None) for layer in given]
         return [layer for layer in found if layer is not None] or ["input"]
+
+
+def _share(
+    paper_rows: Mapping[str, Settings],
+    small_rows: Mapping[str, Settings],
+    table: str,
+    key: str,
+    default: Any,
+    divisor: Callable[[Settings], int],
+) -> None:
+    """Give small rows that have the same size in the paper the largest size that all of them can have."""
+    groups: dict[Any, list[Settings]] = {}
+    for name, settings in paper_rows.items():
+        groups.setdefault(settings.get(table, {}).get(key, default), []).append(small_rows[name])
+    for rows in groups.values():
+        step = math.lcm(*map(divisor, rows))
+        smallest = min(row[table][key] for row in rows)
+        if smallest >= step:
+            for row in rows:
+                row[table] = {**row[table], key: smallest - smallest % step}
+
+
+def _count_branches(settings: Settings) -> int:
+    return int(settings["model"].get("head_options", {}).get("branches", 1))
+
+
+def _count_per_class(settings: Settings) -> int:
+    return int(settings["sampler"].get("per_class", 1))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:

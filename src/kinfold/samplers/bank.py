@@ -24,7 +24,7 @@ class Bank:
             missing = int((~self.known).sum())
             raise ValueError(
                 f"the embeddings of {missing} of {self.size} items are not known yet; embed the whole training set "
-                "once and give it to sampler.update(indices, embeddings) before set_epoch"
+                "once and give it to sampler.update(indices, embeddings) before the first epoch"
             )
         return self.table
 

@@ -13,16 +13,27 @@ from kinfold.samplers.options import place, whole
 
 
 class Sampler(TorchSampler[list[int]]):
-    """A torch batch sampler: `DataLoader(dataset, batch_sampler=sampler)`, and `set_epoch` before every epoch.
+    """A torch batch sampler: `DataLoader(dataset, batch_sampler=sampler)`.
+
+    Every iteration is a new epoch with batches of its own: 0, 1, 2, ... `set_epoch(n)` makes the next iteration epoch
+    n, and the ones after it count on from there. An epoch begins when its first batch is asked for.
 
     `batch_size` is that of all ranks together. Every rank works out the same global batches from seed and epoch and
-    takes its own stretch of each, so the stretches in the order of the ranks are the global batch. Without `rank` and
-    `ranks` torch.distributed is asked, where it is initialised. Stretches differ by one item where `ranks` does not
-    divide the batch. The global random state is neither used nor changed.
+    takes its own part of each, so the parts in the order of the ranks are the global batch. Parts differ by one item
+    where `ranks` does not divide the batch. Without `rank` and `ranks` torch.distributed is asked whenever an epoch
+    begins, so a sampler may be made before the process group. The global random state is neither used nor changed.
 
     Samplers with `needs_embeddings` choose by where items lie: `update` writes embeddings, those of all items first
-    and then those of every training step. Their batches are fixed at `set_epoch`, whatever is written later. On several
-    ranks every rank must be given the same (gathered) updates.
+    and then those of every training step. The batches of an epoch are chosen when it begins, whatever is written
+    later. On several ranks every rank must be given the same (gathered) updates.
+
+    Args:
+        classes: The items of every class.
+        batch_size: Items of a batch, over all ranks.
+        batches: Batches of an epoch.
+        seed: With the epoch, decides every draw.
+        rank, ranks: Process rank and world size; give both or neither. `rank=0, ranks=1` gives whole batches on every
+            process, for libraries that share them out themselves.
     """
 
     needs_embeddings: bool = False
@@ -38,26 +49,58 @@ class Sampler(TorchSampler[list[int]]):
     ) -> None:
         whole(1, batch_size=batch_size, batches=batches)
         whole(0, seed=seed)
+        place(rank, ranks, batch_size)
         self.classes = classes
         self.batch_size = batch_size
         self.batches = batches
         self.seed = seed
-        self.rank, self.ranks = place(rank, ranks, batch_size)
-        self.epoch = 0
+        self.epoch = 0  # of the latest iteration, or of the next one where set_epoch chose it
         self.bank: Bank | None = Bank(len(classes.items)) if self.needs_embeddings else None
-        self._planned: Tensor | None = None
+        self._fixed_place = rank, ranks
+        self._planned: Tensor | None = None  # the batches of `epoch`
+        self._begun = False  # whether an iteration of `epoch` has begun
+        self._finished = False  # whether it has given all of its batches
+
+    @property
+    def rank(self) -> int:
+        """Process rank: the one given, else that of the process group at this moment."""
+        return self._place()[0]
+
+    @property
+    def ranks(self) -> int:
+        """World size: the one given, else that of the process group at this moment."""
+        return self._place()[1]
+
+    @property
+    def sampler(self) -> "Sampler":
+        """This sampler. Lightning and accelerate call `set_epoch` of `batch_sampler.sampler`."""
+        return self
+
+    @property
+    def drop_last(self) -> bool:
+        """Not an attribute of this sampler: whoever asks is about to share out its batches among processes.
+
+        Raises:
+            ValueError: Where the batches are shared out already; accelerate would silently drop most of them.
+            AttributeError: Otherwise.
+        """
+        if self._fixed_place == (None, None) and self.ranks > 1:
+            raise ValueError(
+                f"this sampler already gives each of the {self.ranks} processes its part of every batch, and must not "
+                "be shared out once more. accelerate: create it with rank=0, ranks=1 and use "
+                "Accelerator(dataloader_config=DataLoaderConfiguration(split_batches=True)), or leave the loader out "
+                "of accelerator.prepare. Lightning: Trainer(use_distributed_sampler=False)"
+            )
+        raise AttributeError("kinfold samplers have no drop_last: all of their batches are full")
 
     def plan(self, epoch: int) -> Tensor:
         """The global batches of an epoch, (batches, batch_size) item indices: the same on every rank."""
         raise NotImplementedError(f"{type(self).__name__} does not say which batches it makes")
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to the batches of this epoch. An epoch that is already under way keeps the batches it has."""
+        """Make the next iteration this epoch. An epoch that is under way keeps the batches it has."""
         whole(0, epoch=epoch)
-        if epoch != self.epoch:
-            self.epoch, self._planned = epoch, None
-        if self.bank is not None:
-            self._plan()
+        self._turn_to(epoch)
 
     @property
     def ready(self) -> bool:
@@ -70,36 +113,68 @@ class Sampler(TorchSampler[list[int]]):
             self.bank.write(indices, embeddings)
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self._plan()[:, self._stretch()]:
+        # a generator, so that the epoch begins with the first batch that is asked for: Lightning makes the first
+        # iterator of a resumed training before it calls set_epoch
+        epoch, plan, part = self._begin()
+        for batch in plan[:, part]:
             yield batch.tolist()
+        self._end(epoch)
 
     def draws(self) -> Iterator[list[tuple[int, int]]]:
-        """This rank's part of the batches, each item with how often it came before in the epoch, on any rank."""
-        mine = self._stretch()
-        drawn: Counter[int] = Counter()
-        for batch in self._plan():
-            found = []
-            for item in batch.tolist():
-                found.append((item, drawn[item]))
-                drawn[item] += 1
-            yield found[mine]
+        """This rank's part of the batches, each item with how often it came before in the epoch, on any rank.
 
-    def _stretch(self) -> slice:
-        return slice(self.rank * self.batch_size // self.ranks, (self.rank + 1) * self.batch_size // self.ranks)
+        The epoch begins at once, so that `epoch` is its number.
+        """
+        return self._draws(*self._begin())
+
+    def _draws(self, epoch: int, plan: Tensor, part: slice) -> Iterator[list[tuple[int, int]]]:
+        counts: Counter[int] = Counter()
+        for batch in plan:
+            draws = []
+            for item in batch.tolist():
+                draws.append((item, counts[item]))
+                counts[item] += 1
+            yield draws[part]
+        self._end(epoch)
+
+    def _begin(self) -> tuple[int, Tensor, slice]:
+        """Begin an iteration: its epoch, the global batches, and which part of each is this rank's."""
+        if self._begun or self._finished:
+            self._turn_to(self.epoch + 1)
+        rank, ranks = self._place()
+        if self._planned is None:
+            self._planned = self.plan(self.epoch)
+        self._begun = True
+        return self.epoch, self._planned, slice(rank * self.batch_size // ranks, (rank + 1) * self.batch_size // ranks)
+
+    def _end(self, epoch: int) -> None:
+        if epoch == self.epoch and self._begun:  # nobody has turned to another one meanwhile
+            self._finished = True
+
+    def _turn_to(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch, self._planned = epoch, None
+        self._begun = self._finished = False
+
+    def _place(self) -> tuple[int, int]:
+        return place(*self._fixed_place, self.batch_size)
 
     def __len__(self) -> int:
         return self.batches
 
     def state_dict(self) -> dict[str, Any]:
-        """What changes while training: the epoch, and with a memory bank its rows and the batches under way."""
-        if self.bank is None:
-            return {"epoch": self.epoch}
-        return {"epoch": self.epoch, "planned": self._planned, **self.bank.state_dict()}
+        """What changes while training: the epoch, whether it is over, and with a memory bank its rows and batches."""
+        state = {"epoch": self.epoch, "finished": self._finished}
+        return state if self.bank is None else {**state, "planned": self._planned, **self.bank.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken, on a sampler made with the same labels and options."""
+        """Continue where `state_dict` was taken, on a sampler made with the same labels and options.
+
+        The next iteration is the epoch that was under way, from its first batch, or the one after it where that was
+        over.
+        """
         expected = [*self.state_dict()]
-        if set(state) != set(expected):
+        if {"finished", *state} != set(expected):  # states of kinfold 0.1 do not say whether the epoch was over
             raise ValueError(
                 f"the state of this sampler has {', '.join(expected)}; got {', '.join(state) or 'nothing'}"
             )
@@ -114,8 +189,4 @@ class Sampler(TorchSampler[list[int]]):
             self.bank.load_state_dict(state)
         self.epoch = state["epoch"]
         self._planned = None if planned is None else planned.clone()
-
-    def _plan(self) -> Tensor:
-        if self._planned is None:
-            self._planned = self.plan(self.epoch)
-        return self._planned
+        self._begun, self._finished = False, bool(state.get("finished", False))

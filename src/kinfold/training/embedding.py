@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.data import Batches, Dataset, Pipeline
+from kinfold.data.image_reading import BACKGROUND
 from kinfold.data.loading import Stretch
 from kinfold.pairs import Ranks
 from kinfold.training.step import PRECISIONS
@@ -43,6 +44,7 @@ def embedded(
         batch_sampler=Stretch(first, last, batch_size),
         workers=workers,
         mode="RGB" if pipeline is None else pipeline.mode,
+        background=BACKGROUND if pipeline is None else pipeline.background,
     )
     half = PRECISIONS.get(precision)
     was_training = model.training

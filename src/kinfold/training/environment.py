@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -35,6 +36,22 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})",
         "command": sys.argv[1:],
     }
+
+
+# what a result depends on to the last bit; the number of threads is set again when a run is resumed
+CONDITIONS = ("ranks", "device", "processor", "python", "kinfold")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two environments do not have in common, among the conditions of a bit-exact result.
+
+    >>> differences({"ranks": 1, "packages": {"torch": "2.6"}}, {"ranks": 2, "packages": {"torch": "2.7"}})
+    ['ranks 1 -> 2', 'torch 2.6 -> 2.7']
+    """
+    sides = [
+        {**{key: side[key] for key in CONDITIONS if key in side}, **side.get("packages", {})} for side in (before, now)
+    ]
+    return [f"{key} {old} -> {sides[1][key]}" for key, old in sides[0].items() if sides[1].get(key, old) != old]
 
 
 def chosen_device(name: str) -> torch.device:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kinfold.files import append_text, make_folder
 from kinfold.optional import needed
 from kinfold.training.loop import Event
 
@@ -36,8 +37,7 @@ class JsonLines:
         line |= {name: value if math.isfinite(value) else None for name, value in values.items()}
         line["seconds"] = round(time.monotonic() - self._start, 3)
         try:
-            with open(self.path, "a") as file:
-                file.write(json.dumps(line) + "\n")
+            append_text(self.path, json.dumps(line) + "\n", self.path.parent)
         except OSError as wrong:
             raise OSError(f"cannot write {self.path}: {wrong.strerror}; free space, then resume") from wrong
 
@@ -58,6 +58,7 @@ def tensorboard(folder: Path, every: int = 10) -> Callable[[Event], None]:
         if writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
+            make_folder(folder, folder.parent)
             # what a killed run wrote beyond the state it goes on from is put aside
             writer = SummaryWriter(str(folder), purge_step=event.step)
         if event.kind == "end":

@@ -106,14 +106,14 @@ class Trainer:
 
     def selected(self) -> dict[str, Tensor]:
         """The weights that the run ends with."""
-        return _copied(self.model) if self._best is None else self._best
+        return copied(self.model) if self._best is None else self._best
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "done": self.done,
             "diverged": self.diverged,
             "judged": self.judged,
-            "model": _copied(self.model),
+            "model": copied(self.model),
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.step.scaler.state_dict(),
@@ -227,7 +227,7 @@ class Trainer:
             raise Stopped(self.stop.signal, self._saved_step) from None
         self._tell(Event("evaluation", self.done, self.steps, values, self.evaluated_split))
         if self.selection.judge(self.done, values) and self.selection.rule == "validation":
-            self._best = _copied(self.model)
+            self._best = copied(self.model)
             if self.folder is not None and self.ranks.first:
                 self.folder.keep_best(self.done, self._best)
 
@@ -263,5 +263,6 @@ def finite(weights: dict[str, Tensor]) -> bool:
     return all(bool(value.isfinite().all()) for value in weights.values())
 
 
-def _copied(model: nn.Module) -> dict[str, Tensor]:
+def copied(model: nn.Module) -> dict[str, Tensor]:
+    """Copy the weights to the CPU, where later steps do not change them."""
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}

@@ -25,11 +25,14 @@ def groups(model: nn.Module, objective: nn.Module, settings: Optimizer) -> list[
     heads = {id(p) for p in head.parameters()} if isinstance(head, nn.Module) else set()
     shared = {id(p) for p in model.parameters()}
     lr = settings.lr
+    loss_lr = settings.loss_lr
+    if loss_lr is None and settings.proxy_factor is not None and _has_class_vectors(objective):
+        loss_lr = settings.proxy_factor * (lr if settings.head_lr is None else settings.head_lr)
     found = [
         ("backbone", [p for p in model.parameters() if id(p) not in heads], lr, settings.weight_decay),
         ("head", [p for p in model.parameters() if id(p) in heads], settings.head_lr, settings.weight_decay),
         # weight decay would pull class vectors and boundaries to zero for no reason
-        ("loss", [p for p in objective.parameters() if id(p) not in shared], settings.loss_lr, 0.0),
+        ("loss", [p for p in objective.parameters() if id(p) not in shared], loss_lr, 0.0),
     ]
     made = []
     for name, parameters, rate, decay in found:
@@ -38,6 +41,10 @@ def groups(model: nn.Module, objective: nn.Module, settings: Optimizer) -> list[
             rate = lr if rate is None else rate
             made.append({"params": trained, "name": name, "lr": rate, "base_lr": rate, "weight_decay": decay})
     return made
+
+
+def _has_class_vectors(objective: nn.Module) -> bool:
+    return any(getattr(module, "proxies", None) is not None for module in objective.modules())
 
 
 def optimizer(model: nn.Module, objective: nn.Module, settings: Optimizer, idle: bool = False) -> TorchOptimizer:

@@ -1,6 +1,7 @@
 """Tables of a TOML file to typed objects and back; a key that means nothing is an error that names the nearest."""
 
 import inspect
+import math
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
@@ -8,12 +9,16 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from kinfold.documents import check_depth, read_toml, shorten
 from kinfold.options import PLAIN, fits
 from kinfold.registry import names, nearest, resolve
 from kinfold.training.configuration import Choice, Configuration
+from kinfold.training.usual import usual_length, usual_miner, usual_rate
 
 Kind = TypeVar("Kind")
 Table = Mapping[str, Any]
+AUTO = "auto"
+LARGEST = 1 << 63  # of whole numbers
 OPTIONAL = ("miner",)  # named things that a run may do without
 
 
@@ -22,25 +27,59 @@ def read(path: Path | str) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no recipe {path}")
-    try:
-        return tomllib.loads(path.read_text())
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file; give a .toml file") from None
-    except tomllib.TOMLDecodeError as wrong:
-        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
+    return read_toml(path)
 
 
 def configure(tables: Table, changes: Sequence[str] = ()) -> Configuration:
-    """A checked configuration from tables, after changes such as "loss.k=160"; the miner "none" is none.
+    """A checked configuration from tables, after changes such as "loss.k=160"; the miner "none" is none; "auto" as
+    the miner, the learning rate or the length of the start is the usual one of the loss.
 
     >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
     Choice(name='dro-topk', options={'k': 160})
+    >>> configure({"loss": {"name": "margin"}, "miner": {"name": "auto"}}).miner
+    Choice(name='distance-weighted', options={})
     """
     given = changed(tables, changes)
+    if _is_auto(given.get("miner")):
+        _resolve_miner(given)
+    _resolve_numbers(given)
     for name in OPTIONAL:
         if isinstance(given.get(name), dict) and given[name].get("name") == "none":
             del given[name]
     return parse(Configuration, given, "")
+
+
+def _is_auto(miner: Any) -> bool:
+    return isinstance(miner, Mapping) and miner.get("name") == AUTO
+
+
+def _resolve_miner(given: dict[str, Any]) -> None:
+    """Replace the miner "auto" by the usual one of the loss, or by none."""
+    options = {key: value for key, value in given.pop("miner").items() if key != "name"}
+    loss = _name(given) or Configuration().loss.name
+    miner = usual_miner(loss, given.get("loss"))
+    if miner is None and options:
+        raise ValueError(
+            f"[miner] has {', '.join(options)}, and the loss {loss!r} has no usual miner that takes it: name a miner, "
+            "or leave the options out"
+        )
+    if miner is not None:
+        given["miner"] = {"name": miner, **options}
+
+
+def _resolve_numbers(given: dict[str, Any]) -> None:
+    """Replace the learning rate "auto" and the length "auto" of the start by the usual ones of the loss."""
+    loss = _name(given) or Configuration().loss.name
+    model, optimizer = given.get("model"), given.get("optimizer")
+    if isinstance(model, dict) and model.get("init_length") == AUTO:
+        model["init_length"] = usual_length(loss)
+    if isinstance(optimizer, dict) and optimizer.get("lr") == AUTO:
+        if not (isinstance(model, Mapping) and model.get("standardize")):
+            raise ValueError(
+                'optimizer.lr = "auto" is a rate for standardized features: set model.standardize = true, or give a '
+                "number"
+            )
+        optimizer["lr"] = usual_rate(loss)
 
 
 def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
@@ -62,7 +101,7 @@ def changed(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
             place = inner
         name = written.strip(" \"'")
         if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != name:
-            if path[0] == "loss" and not mined:
+            if path[0] == "loss" and not mined and not _is_auto(result.get("miner")):
                 result.pop("miner", None)
             place.clear()
         if path == ["sampler", "name"] and place.get("name") != name:
@@ -95,7 +134,8 @@ def combined(*layers: Table) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for layer in layers:
-        if "miner" not in layer and _name(layer) not in (None, _name(result)):
+        inherited = "miner" not in layer and not _is_auto(result.get("miner"))
+        if inherited and _name(layer) not in (None, _name(result)):
             result.pop("miner", None)
         for key, value in layer.items():
             below = result.get(key)
@@ -196,9 +236,13 @@ def _key(word: str) -> str:
 
 def _value(written: str) -> Any:
     try:
-        return tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = tomllib.loads(f"value = {written}")["value"]
+    except RecursionError:
+        raise ValueError(f"a value is nested too deep: {shorten(written)}") from None
+    except ValueError:  # no TOML: a string without quotes
         return written.strip()
+    check_depth(value, "a value given on the command line")
+    return value
 
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
@@ -218,9 +262,22 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     if origin is list and isinstance(value, list):
         return [_typed(inner[0], entry, where) for entry in value]
     if hint in PLAIN and fits(value, hint):
-        return hint(value) if hint in (int, float) else value
+        return _number(hint, value, where) if hint in (int, float) else value
     wanted = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
     raise ValueError(f"{where} must be {wanted}, got {value!r}")
+
+
+def _number(hint: Any, value: Any, where: str) -> int | float:
+    """A finite number, not larger than computers count."""
+    try:
+        number: int | float = hint(value)
+    except OverflowError:
+        number = float("inf")
+    if not math.isfinite(number):
+        raise ValueError(f"{where} must be a finite number, got {shorten(value)}")
+    if hint is int and not -LARGEST <= number < LARGEST:
+        raise ValueError(f"{where} must be a whole number of 64 bits, got {shorten(value)}")
+    return number
 
 
 def _copy(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Dataset, Pipeline, Rows, cached, load, pipeline, readable
@@ -17,6 +18,7 @@ from kinfold.seeds import derived
 from kinfold.training.configuration import Choice, Configuration, Data
 from kinfold.training.ensemble_objective import EnsembleObjective
 from kinfold.training.objective import Objective
+from kinfold.training.usual import compares_raw_vectors
 
 USUAL_SHARE = 0.2  # of the training classes, held out for selection
 _CLASSES, _LOSS, _MINER = 101, 102, 103  # what a generator is derived for
@@ -95,20 +97,27 @@ def resolved(given: Configuration, data: Dataset) -> Configuration:
     if model.init == "auto":
         fits = rows and model.head == "linear"
         model = replace(model, init="half-whiten" if fits else "random")
+    if model.standardize and not rows:
+        raise ValueError("model.standardize is for rows of features, and these are images; leave it out")
+    if model.standardize and model.head == "identity":
+        model = replace(model, standardize=False)  # the space of the features as they are
     if settings.root is not None:
         settings = replace(settings, root=str(Path(settings.root).resolve()))  # resumed from anywhere
+    if model.weights is not None and Path(model.weights).exists():
+        model = replace(model, weights=str(Path(model.weights).resolve()))
     if settings.validation is None:
         settings = replace(settings, validation=USUAL_SHARE if evaluation.selection == "validation" else 0.0)
     if evaluation.distance == "auto":
-        loss = registry.resolve("losses", given.loss.name)
-        own = "num_classes" in inspect.signature(loss).parameters  # proxies are compared by direction
-        raw = not getattr(loss, "normalize", True) and not own
+        raw = compares_raw_vectors(given.loss.name)
         evaluation = replace(evaluation, distance="euclidean" if raw else "cosine")
     return replace(given, model=model, data=settings, evaluation=evaluation)
 
 
 def model(given: Configuration) -> Embedder:
     settings = given.model
+    options = settings.backbone_options
+    if settings.standardize:
+        options = {**options, "standardize": True}
     return models.create(
         settings.backbone,
         settings.dim,
@@ -117,7 +126,7 @@ def model(given: Configuration) -> Embedder:
         settings.weights,
         settings.batch_norm,
         given.seed,
-        settings.backbone_options,
+        options,
         settings.head_options,
     )
 
@@ -125,19 +134,21 @@ def model(given: Configuration) -> Embedder:
 def image_pipeline(settings: Data, embedder: Embedder) -> Pipeline | None:
     """How images are made ready: by the name given, or as the backbone expects it; None for features."""
     if settings.pipeline != "auto":
-        return pipeline(settings.pipeline)
+        return replace(pipeline(settings.pipeline), background=settings.background)
     if embedder.backbone.mode is None:
         return None
     if embedder.backbone.pipeline is None:
         raise ValueError("this backbone does not say how images are made ready for it; give data.pipeline")
-    return pipeline(embedder.backbone.pipeline)
+    return replace(pipeline(embedder.backbone.pipeline), background=settings.background)
 
 
 def in_memory(data: Dataset, settings: Data, images: Pipeline | None) -> Dataset:
     """With decoded images where the configuration asks for it."""
     if not settings.cache or images is None or isinstance(data.items, Rows):
         return data
-    return cached(data, settings.short_side, images.mode, workers=max(1, settings.workers))[0]
+    return cached(
+        data, settings.short_side, images.mode, workers=max(1, settings.workers), background=images.background
+    )[0]
 
 
 def objective(given: Configuration, classes: int, embedder: Embedder | None = None) -> Objective:
@@ -170,9 +181,9 @@ def _loss(given: Configuration, classes: int, dim: int, *part: int) -> Loss | Mi
     )
 
 
-def sampler(given: Configuration, train: Dataset) -> samplers.Sampler:
+def sampler(given: Configuration, labels: Tensor) -> samplers.Sampler:
     options = {"seed": given.seed, **given.sampler.options}
-    found = samplers.create(given.sampler.name, train.labels, **options)
+    found = samplers.create(given.sampler.name, labels, **options)
     per_class = getattr(found, "per_class", None)
     if per_class is not None and found.batch_size < 2 * per_class:
         raise ValueError(

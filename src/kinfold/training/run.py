@@ -1,9 +1,9 @@
 """From a recipe to a finished run, and a run that was made before."""
 
-import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kinfold.data import Dataset, Pipeline
+from kinfold.data import Dataset, Pipeline, to_dataset
+from kinfold.files import write_json
 from kinfold.metrics.comparison import Distance
 from kinfold.models import Embedder
 from kinfold.training import parts
+from kinfold.training.checking import check
 from kinfold.training.configuration import Configuration
 from kinfold.training.embedding import embedded
-from kinfold.training.environment import ProcessGroup
+from kinfold.training.environment import ProcessGroup, differences
 from kinfold.training.folder import RunFolder
 from kinfold.training.loop import Callback
-from kinfold.training.parsing import configure, read, tables, to_toml
+from kinfold.training.parsing import changed, configure, read, tables, to_toml
+from kinfold.training.start import create_architecture, create_start, fit_start
+from kinfold.training.warm_start import inherit_model
 from kinfold.training.work import Work
 
 Recipe = Configuration | Mapping[str, Any] | Path | str
@@ -37,9 +41,14 @@ def train(
 ) -> "Run":
     """Train, evaluate and save; the run with its model and scores is returned.
 
-    recipe: a TOML file, tables as a dictionary, or a Configuration. changes: such as "loss.k=160". folder: a new one
-    for the run. resume: go on with the run in `folder`, with its own configuration; one that is finished is returned as
-    it is. dataset: learn from this instead of what the configuration names.
+    Args:
+        recipe: A TOML file, tables as a dictionary, or a Configuration. Tables may name a run as model.weights:
+            training starts from its weights, and what [model] leaves open is taken from that run.
+        folder: A new one for the run.
+        changes: Such as "loss.k=160".
+        resume: Go on with the run in `folder`, with its own configuration; one that is finished is returned as it is.
+        dataset: Learn from this instead of what the configuration names.
+        callbacks: Called with every event.
     """
     if folder is None:
         raise ValueError("give the folder of the run: kinfold.train(recipe, 'runs/first')")
@@ -50,16 +59,27 @@ def train(
         given = Run.open(folder).configuration
     else:
         given = _configuration({} if recipe is None else recipe, changes)
+        check(given)
     with ProcessGroup() as ranks, ExitStack() as held:
         if resume and place.finished:
             return Run(place, given, dataset)
         if resume:
             # another number of threads would round differently
-            about = json.loads(place.environment.read_text())
+            about = place.read_environment()
             torch.set_num_threads(about["threads"])
-        work = Work(given, dataset, ranks)
+        work = Work(given, dataset, ranks, resumed=resume and any(place.checkpoints.glob("*.safetensors")))
         if resume:
             work.check_data(place, about.get("data"))
+            work.check_start(place, about)
+            new_conditions = differences(about, work.about())
+            if new_conditions and ranks.first:
+                warnings.warn(
+                    f"{place.path} goes on under other conditions than it began with ({', '.join(new_conditions)}). "
+                    "The batches stay the same, but numbers are rounded in another way and what is drawn on each rank "
+                    "(dropout, partners in mixup) differs, so the result will not be bit for bit that of an "
+                    "uninterrupted run; environment.json records it",
+                    stacklevel=2,
+                )
         trainer = work.trainer(place, callbacks)
         # nothing is written before all of it could be put together
         if ranks.first:
@@ -72,6 +92,9 @@ def train(
             place.cut_log(0 if state is None else state["log"])
         if state is not None:
             trainer.load_state_dict(state)
+        if resume and new_conditions and ranks.first:
+            entry = {"step": trainer.done, "changed": new_conditions}
+            write_json(place.environment, {**about, "resumed": [*about.get("resumed", []), entry]})
         ranks.wait()
         trainer.fit()
         work.finish(trainer, place)
@@ -93,7 +116,7 @@ class Run:
         if not place.begun:
             raise ValueError(f"{place.path} is not the folder of a run: it has no {place.configuration.name}")
         try:
-            return Run(place, configure(read(place.configuration)), dataset)
+            return Run(place, configure(place.read_configuration()), dataset)
         except ValueError as wrong:  # a plugin that was not loaded, or a file that was edited
             raise ValueError(f"the run {place.path} cannot be opened: {wrong}") from None
 
@@ -110,8 +133,7 @@ class Run:
         """What scores.json says; ValueError while the run is not finished."""
         if not self.finished:
             raise ValueError(f"{self.folder} is not finished; continue it with kinfold train --resume {self.folder}")
-        found: dict[str, Any] = json.loads(self.place.scores.read_text())
-        return found
+        return self.place.read_scores()
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -123,23 +145,37 @@ class Run:
         found: Any = self.configuration.evaluation.distance
         return "cosine" if found == "auto" else found
 
+    @property
+    def background(self) -> str:
+        """The color that transparent pixels are drawn on."""
+        return self.configuration.data.background
+
     @cached_property
     def pipeline(self) -> Pipeline | None:
-        return parts.image_pipeline(self.configuration.data, parts.model(self._without_weights()))
+        return parts.image_pipeline(self.configuration.data, create_architecture(self.configuration))
 
     def model(self) -> Embedder:
         """The selected network, for evaluation: at the end the selected one, before that the best or the newest."""
-        model = parts.model(self._without_weights())
-        if self.configuration.training.precision == "float64":
-            model.double()
+        model = create_architecture(self.configuration)
         try:
             model.load_state_dict(self._weights()["model"])
         except RuntimeError as wrong:
-            made = json.loads(self.place.environment.read_text()).get("kinfold")
+            made = self.place.read_environment().get("kinfold")
             raise ValueError(
                 f"the weights of {self.folder}, made by kinfold {made}, do not fit the architecture that its "
                 f"configuration names in this version: {wrong}"
             ) from None
+        return model.eval()
+
+    def start_model(self) -> Embedder:
+        """The network as it was before its first step, made again from the configuration and the training items."""
+        model, taken = create_start(self.configuration)
+        fit_start(
+            model,
+            self.configuration.model,
+            lambda: self._embedded(model, self.splits()["train"], of=model.features),
+            (taken or {}).get("parts", ()),
+        )
         return model.eval()
 
     @property
@@ -172,12 +208,34 @@ class Run:
         """The items of one split, as the run saw them; ValueError for test classes that are still sealed."""
         return one_split(self.splits(), split, self.folder, self.finished)
 
-    def embed(self, dataset: Dataset, progress: Callable[[str, float], None] | None = None) -> Tensor:
-        """(N, dim) in the order of the data set."""
+    def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
+        """Embed a data set, an image, a row of features, or several of these.
+
+        Args:
+            things: A `kinfold.data.Dataset`, the path of an image, a Pillow image, an array, a list of these or a torch
+                data set; see `kinfold.data.to_dataset`. Images pass the transform and the background of the run.
+            progress: Called with a stage and the share that is finished.
+
+        Returns:
+            (N, dim) in the order of `things`; N is 1 for a single image or row.
+        """
+        dataset = to_dataset(things, features=self.pipeline is None, taker=f"the run {self.folder}")
+        model = self.model()
+        if self.pipeline is None and len(dataset) and len(dataset.items[0]) != model.backbone.width:
+            raise ValueError(
+                f"the run {self.folder} takes features of shape (B, {model.backbone.width}); each item of "
+                f"{dataset.name} has {len(dataset.items[0])}"
+            )
+        return self._embedded(model, dataset, progress=progress)
+
+    def embed_start(self, dataset: Dataset) -> Tensor:
+        """Embed with the weights that the run began with, (N, dim) in the order of the data set."""
+        return self._embedded(self.start_model(), dataset)
+
+    def _embedded(self, model: Embedder, dataset: Dataset, **options: Any) -> Tensor:
         size = self.configuration.evaluation.batch_size
         precision = self.configuration.training.precision
-        model = self.model()
-        return embedded(model, dataset, self.pipeline, batch_size=size, precision=precision, progress=progress)
+        return embedded(model, dataset, self.pipeline, batch_size=size, precision=precision, **options)
 
     def _weights(self) -> dict[str, Any]:
         for path in (self.place.model, self.place.best):
@@ -189,10 +247,6 @@ class Run:
                 f"{self.folder} holds no weights yet; continue it with kinfold train --resume {self.folder}"
             )
         return state
-
-    def _without_weights(self) -> Configuration:
-        """The architecture alone: weights come from the run, not from where the backbone's once lay."""
-        return replace(self.configuration, model=replace(self.configuration.model, weights=None))
 
 
 def one_split(present: Mapping[str, Dataset], split: str, folder: Path, finished: bool) -> Dataset:
@@ -210,4 +264,5 @@ def one_split(present: Mapping[str, Dataset], split: str, folder: Path, finished
 def _configuration(recipe: Recipe, changes: Sequence[str]) -> Configuration:
     if isinstance(recipe, Configuration):
         return configure(tables(recipe), changes) if changes else recipe
-    return configure(recipe if isinstance(recipe, Mapping) else read(recipe), changes)
+    tables_given = recipe if isinstance(recipe, Mapping) else read(recipe)
+    return configure(inherit_model(changed(tables_given, changes)))

@@ -1,4 +1,4 @@
-"""Nested state in one safetensors file, which executes nothing when it is read."""
+"""Nested state in one safetensors file, which executes nothing when it is read and carries its own checksum."""
 
 import hashlib
 import json
@@ -11,42 +11,94 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from kinfold.files import write_whole
+from kinfold.documents import SHA256, parse_json
+from kinfold.files import read_bytes, sha256_of, write_whole
 
-_STRUCTURE = "structure"
+_STRUCTURE = "structure"  # the one entry of the header: with several their order would be left to chance
+_NO_DIGEST = "0" * 64
+_KINDS = {"tensor", "value", "dict", "list", "tuple"}  # what a state is packed as; earlier versions wrote it bare
+_MARK = b'{\\"sha256\\": \\"'  # what stands before the checksum in the file, inside of a quoted string
 
 
-def write_state(path: Path, state: Any) -> str:
-    """Nested dictionaries, lists and numbers with tensors among them, as safetensors; gives the sha256 of the file.
+def write_state(path: Path, state: Any, within: Path | None = None) -> str:
+    """Write nested dictionaries, lists and numbers with tensors among them as one safetensors file.
 
-    Tensors keep type and bits, and are named by their place; all else stands as JSON in the file's own header.
+    Tensors keep type and bits, and are named by their place; all else stands as JSON in the file's own header. So does
+    the sha256 of the file, computed with zeros in its place.
+
+    Args:
+        path: The file.
+        state: The nested state.
+        within: A folder; no link is followed below it.
+
+    Returns:
+        The sha256 of the whole file, as `sha256sum` prints it.
     """
+    content, sha256 = pack_state(state)
+    write_whole(path, lambda file: file.write(content), within)
+    return sha256
+
+
+def pack_state(state: Any) -> tuple[bytearray, str]:
+    """The contents of the file that `write_state` writes, and their sha256."""
     tensors: dict[str, Tensor] = {}
-    structure = json.dumps(_packed(state, tensors))
+    structure = json.dumps({"sha256": _NO_DIGEST, "state": _packed(state, tensors)})
     # a copy of each: safetensors refuses tensors that share memory, such as tied weights
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    content = save(plain, {_STRUCTURE: structure})
-    write_whole(path, lambda file: file.write(content))
-    return hashlib.sha256(content).hexdigest()
+    content = bytearray(save(plain, {_STRUCTURE: structure}))
+    start = content.index(_MARK) + len(_MARK)
+    content[start : start + len(_NO_DIGEST)] = sha256_of(content).encode()
+    return content, sha256_of(content)
 
 
-def read_state(path: Path, sha256: str | None = None) -> Any:
-    """What `write_state` wrote; ValueError where the file is missing, damaged or another one."""
+def read_state(path: Path, sha256: str | None = None, within: Path | None = None) -> Any:
+    """Read what `write_state` wrote, and check it.
+
+    Args:
+        path: The file.
+        sha256: That of the whole file, where it was recorded elsewhere. The file's own is checked in any case.
+        within: A folder; no link is followed below it.
+
+    Raises:
+        ValueError: The file is missing, damaged, another one, or has no checksum.
+    """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, within)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing") from None
     except OSError as wrong:
         raise ValueError(f"{path} cannot be read: {wrong.strerror}") from None
-    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+    if sha256 is not None and sha256_of(content) != sha256:
         raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs)")
     try:
         tensors = load(content)
         length = int.from_bytes(content[:8], "little")
-        structure = json.loads(content[8 : 8 + length])["__metadata__"][_STRUCTURE]
-        return _unpacked(json.loads(structure), tensors)
-    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as wrong:
+        header = parse_json(content[8 : 8 + length], {"__metadata__": {_STRUCTURE: str}}, path)
+        structure = parse_json(header["__metadata__"][_STRUCTURE].encode(), {str: object}, path)
+    except (SafetensorError, ValueError) as wrong:
+        why = str(wrong).removeprefix(f"{path} is damaged: ")
+        raise ValueError(f"{path} is damaged or not a file of this kind: {why}") from None
+    if len(structure) == 1 and {*structure} <= _KINDS:
+        raise ValueError(
+            f"{path} has no checksum: an earlier version of kinfold wrote it. Make it anew with this version, in "
+            "another folder"
+        )
+    _check_digest(content, structure.get("sha256"), path)
+    try:
+        return _unpacked(structure["state"], tensors)
+    except (KeyError, ValueError, TypeError, AttributeError) as wrong:
         raise ValueError(f"{path} is damaged or not a file of this kind: {wrong}") from None
+
+
+def _check_digest(content: bytes, recorded: object, path: Path) -> None:
+    start = content.find(_MARK) + len(_MARK)
+    end = start + len(_NO_DIGEST)
+    whole = hashlib.sha256(memoryview(content)[:start])
+    whole.update(_NO_DIGEST.encode())
+    whole.update(memoryview(content)[end:])
+    readable = isinstance(recorded, str) and SHA256.fullmatch(recorded) is not None
+    if not readable or content[start:end] != str(recorded).encode() or whole.hexdigest() != recorded:
+        raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs)")
 
 
 def _packed(value: Any, tensors: dict[str, Tensor], place: str = "") -> Any:

@@ -1,6 +1,7 @@
 """Everything a run needs, put together: data, model, loss and loop; and what is done when the loop is over."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,23 +10,24 @@ from torch import Tensor, nn
 from kinfold import metrics, models
 from kinfold.data import Batches, Dataset, Pipeline
 from kinfold.data.fingerprint import fingerprint
-from kinfold.files import defined, write_json
+from kinfold.files import defined
 from kinfold.losses import Mined
 from kinfold.metrics.comparison import Distance
-from kinfold.metrics.named import metric
+from kinfold.metrics.named import metric, uses_coarse_labels, uses_gallery
 from kinfold.models import Embedder
 from kinfold.pairs import Ranks
 from kinfold.training import parts
+from kinfold.training.checking import try_objective
 from kinfold.training.configuration import Configuration
 from kinfold.training.embedding import embedded
 from kinfold.training.environment import chosen_device, environment
 from kinfold.training.folder import RunFolder
 from kinfold.training.logs import JsonLines, tensorboard
-from kinfold.training.loop import Callback, Evaluate, Trainer, finite
+from kinfold.training.loop import Callback, Evaluate, Trainer, copied, finite
 from kinfold.training.objective import Objective
 from kinfold.training.optimizers import optimizer
 from kinfold.training.selection import Selection
-from kinfold.training.state import write_state
+from kinfold.training.start import create_architecture, create_start, fit_start
 from kinfold.training.step import Step
 
 
@@ -49,28 +51,45 @@ class Sealed:
 
 
 class Work:
-    """One run on this rank, from its configuration (with every "auto" resolved in `given`)."""
+    """One run on this rank, from its configuration (with every "auto" resolved in `given`).
 
-    def __init__(self, given: Configuration, dataset: Dataset | None, ranks: Ranks) -> None:
+    Args:
+        given: The configuration.
+        dataset: Instead of the one that the configuration names.
+        ranks: This process among those that train together.
+        resumed: Whether the weights come from a checkpoint, so that those the run started from need not be there.
+    """
+
+    def __init__(self, given: Configuration, dataset: Dataset | None, ranks: Ranks, resumed: bool = False) -> None:
         data = parts.dataset(given.data) if dataset is None else parts.assigned(dataset, given.data)
         self.given = given = parts.resolved(given, data)
         self._source = data
         self.ranks = ranks
         self.device = chosen_device(given.training.device)
-        embedder = parts.model(given)
+        self._resumed, start_known = resumed, True
+        self.start: dict[str, Any] | None = None  # the weights of another run that this one starts from
+        try:
+            embedder, self.start = create_start(given)
+        except (ValueError, OSError):
+            if not resumed:
+                raise
+            # the checkpoint has weights of its own; those that the run began with are gone
+            embedder, start_known = create_architecture(given), False
         self.pipeline: Pipeline | None = parts.image_pipeline(given.data, embedder)
         splits = parts.split(parts.in_memory(data, given.data, self.pipeline), given.data)
         self.train, self.validation = splits.train, splits.validation
         self.test = None if splits.test is None else Sealed(splits.test)
         self._check_selection()
-        if given.training.precision == "float64":
-            embedder.double()
         self.model: Embedder = embedder.to(self.device)
-        if given.model.init != "random":
-            features = self.embedded(self.model, self.train, of=self.model.features)
-            models.initialize(self.model.head, features, given.model.init)  # type: ignore[arg-type]  # "auto" is resolved
+        fit_start(
+            self.model,
+            given.model,
+            lambda: self.embedded(self.model, self.train, of=self.model.features),
+            (self.start or {}).get("parts", ()),
+        )
         if ranks.count > 1:
             models.rank_batch_norm(self.model)
+        self.start_weights: dict[str, Tensor] | None = copied(self.model) if start_known else None
 
     def check_data(self, folder: RunFolder, known: str | None) -> None:
         """Refuse to go on with a run on other data than it began with; `known` is what stood for that."""
@@ -81,7 +100,19 @@ class Work:
 
     def about(self) -> dict[str, Any]:
         """Where the run is made, and what stands for its data."""
-        return {**environment(self.device), "data": fingerprint(self._source)}
+        about = {**environment(self.device), "data": fingerprint(self._source)}
+        return about if self.start is None else {**about, "start": self.start}
+
+    def check_start(self, folder: RunFolder, known: Mapping[str, Any]) -> None:
+        """Refuse to begin anew, before the first checkpoint, from other weights than the run began with."""
+        if self.start is None or known.get("start", self.start)["sha256"] == self.start["sha256"]:
+            return
+        self.start_weights = None
+        if not self._resumed:
+            raise ValueError(
+                f"{folder.path} began from other weights than those that {self.start['run']} has now: restore them, or "
+                "begin a new run in another folder"
+            )
 
     def embedded(self, model: nn.Module, dataset: Dataset, **options: Any) -> Tensor:
         """(N, d) in evaluation mode, by all ranks."""
@@ -112,13 +143,13 @@ class Work:
         objective = parts.objective(given, len(train.classes), self.model).to(self.device)
         if training.precision == "float64":
             objective.double()
-        self._try(objective)
+        try_objective(objective, given.model.dim, self.device)
         if training.steps != 0 and int(train.class_sizes().max()) < 2 and not _has_proxies(objective):
             raise ValueError(
                 f"every class has one item only, and {given.loss.name!r} learns from items of one class; give more "
                 "items, or use a loss with class vectors such as 'proxy-anchor'"
             )
-        sampler = parts.sampler(given, train)
+        sampler = parts.sampler(given, train.labels)
         batches = Batches(
             train,
             None if self.pipeline is None else self.pipeline.train,
@@ -127,6 +158,7 @@ class Work:
             seed=given.seed,
             workers=given.data.workers,
             mode="RGB" if self.pipeline is None else self.pipeline.mode,
+            background=given.data.background,
         )
         step = Step(
             self.model,
@@ -144,14 +176,16 @@ class Work:
             own.append(JsonLines(folder.log, training.log_every))
             if training.tensorboard:
                 own.append(tensorboard(folder.path / "tensorboard", training.log_every))
+        steps = (training.epochs or 0) * len(batches) if training.steps is None else training.steps
+        least = max(given.schedule.warmup, math.ceil(evaluation.patience_after * steps))
         return Trainer(
             step,
             optimizer(self.model, objective, given.optimizer, idle=training.steps == 0),
             batches,
             sampler,
-            steps=(training.epochs or 0) * len(batches) if training.steps is None else training.steps,
+            steps=steps,
             schedule=given.schedule,
-            selection=Selection(evaluation.selection, evaluation.metric, evaluation.patience),
+            selection=Selection(evaluation.selection, evaluation.metric, evaluation.patience, least),
             evaluate=self._evaluate(),
             embed=lambda model: self.embedded(model, train),
             evaluate_every=evaluation.every,
@@ -174,6 +208,8 @@ class Work:
             "selection": selection.rule,
             "inflated": selection.inflated,
             "step": step,
+            # a run that was asked to train and ends with the weights it began with says nothing about its loss
+            "selected_start": trainer.steps > 0 and selection.selected_step(trainer.done) == 0,
             "steps": trainer.steps if trainer.diverged is not None else trainer.done,
             "ended": _why(trainer),
             "diverged": trainer.diverged is not None,
@@ -194,11 +230,29 @@ class Work:
         scores["classes"] = {name: len(part.classes) for name, part in seen.items() if part is not None}
         if given.evaluation.diagnose != "never" and finite(weights):
             scores["train_space"] = self.measured(self.model, self.train, given.evaluation.diagnostics)
+        scores["start"] = self._start_scores(trainer, scores)
         if self.ranks.first:
-            write_state(folder.model, {"step": step, "model": weights})
-            # last: with it the run is finished
-            write_json(folder.scores, defined(scores))
+            folder.finish(step, weights, defined(scores))
         self.ranks.wait()
+
+    def _start_scores(self, trainer: Trainer, scores: dict[str, Any]) -> dict[str, dict[str, float]]:
+        """What the model scored before its first step, on the same classes; the model has these weights afterwards."""
+        names, selection = self.given.evaluation.metrics, trainer.selection
+        watched = "test" if selection.inflated else "validation"
+        parts = {"validation": self.validation, "test": None if self.test is None else self.test.open(trainer)}
+        if self.start_weights is not None:
+            self.model.load_state_dict(self.start_weights)
+        start = {}
+        for split, dataset in parts.items():
+            if split not in scores or dataset is None:
+                continue
+            if trainer.steps == 0:
+                start[split] = scores[split]
+            elif split == watched and selection.start_values is not None:
+                start[split] = {name: selection.start_values[name] for name in names}
+            elif self.start_weights is not None:
+                start[split] = self.measured(self.model, dataset, names)
+        return start
 
     def _evaluate(self) -> Evaluate | None:
         evaluation = self.given.evaluation
@@ -218,21 +272,21 @@ class Work:
 
         return evaluate
 
-    def _try(self, objective: Objective) -> None:
-        """Let a loss and a miner that do not go together say so now, not after the data was read for an hour."""
-        generator = torch.Generator().manual_seed(0)
-        embeddings = torch.randn(4, self.given.model.dim, generator=generator).to(self.device, torch.float32)
-        with torch.no_grad():
-            objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=self.device))
-
     def _check_selection(self) -> None:
         for name in (*self.given.evaluation.metrics, *self.given.evaluation.diagnostics):
             metric(name)  # raises with the nearest name
-        rule = self.given.evaluation.selection
-        if rule == "validation" and self.validation is None:
+        rule, patience = self.given.evaluation.selection, self.given.evaluation.patience
+        if self.validation is None and (rule == "validation" or (patience is not None and rule == "last")):
+            # all that needs validation classes at once, with all that is to be changed
+            needs = ["evaluation.selection = 'validation'"] if rule == "validation" else []
+            without = ["--set evaluation.selection=last"] if rule == "validation" else []
+            if patience is not None:
+                needs.append(f"evaluation.patience = {patience}")
+                without.append("--set evaluation.patience=none")
             raise ValueError(
-                "evaluation.selection = 'validation' needs classes to select on: give data.validation, a share of the "
-                "training classes, or choose selection = 'last'"
+                f"data.validation = {self.given.data.validation:g} leaves no validation classes, which "
+                f"{' and '.join(needs)} {'need' if len(needs) > 1 else 'needs'}: hold out a share of the training "
+                f"classes with --set data.validation=0.2, or do without: {' '.join(without)}"
             )
         if rule == "validation" and self.validation is not None and int(self.validation.class_sizes().max()) < 2:
             raise ValueError(
@@ -240,12 +294,6 @@ class Work:
             )
         if rule == "test-oracle" and self.test is None:
             raise ValueError("evaluation.selection = 'test-oracle' needs test classes, and this data has none")
-        patience = self.given.evaluation.patience
-        if patience is not None and rule == "last" and self.validation is None:
-            raise ValueError(
-                "evaluation.patience needs validation classes: give data.validation, or leave it out with "
-                "--set evaluation.patience=none"
-            )
 
 
 def _has_proxies(objective: Objective) -> bool:
@@ -254,11 +302,14 @@ def _has_proxies(objective: Objective) -> bool:
 
 def measure(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance: Distance) -> dict[str, float]:
     """Metrics of embeddings of a data set, queries against their gallery where it tells them apart."""
-    coarse = dataset.coarse
+    coarse = dataset.coarse if uses_coarse_labels(names) else None
     options: dict[str, Any] = {"metrics": names, "distance": distance}
     if dataset.role is None or not (dataset.role == "query").any():
         return metrics.evaluate(embeddings, dataset.labels, coarse_labels=coarse, **options)
     query, gallery = (torch.from_numpy(dataset.role == role) for role in ("query", "gallery"))
+    if not uses_gallery(names):
+        coarse = None if coarse is None else coarse[query]
+        return metrics.evaluate(embeddings[query], dataset.labels[query], coarse_labels=coarse, **options)
     return metrics.evaluate(
         embeddings[query],
         dataset.labels[query],
@@ -272,4 +323,5 @@ def measure(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance
 def _why(trainer: Trainer) -> str:
     if trainer.diverged is not None:
         return f"the loss or the weights were not finite at step {trainer.diverged}"
-    return "no better value for too long" if trainer.selection.exhausted else "all steps done"
+    early = trainer.selection.exhausted and trainer.done < trainer.steps
+    return "no better value for too long" if early else "all steps done"

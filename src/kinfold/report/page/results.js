@@ -31,6 +31,8 @@ function resultsTable(table) {
       value: (one) => one.cells[column.key]?.mean ?? null,
       cell: (one) => resultCell(one.cells[column.key], column, {notes, ends, counts, whiskers: cells.length > 1}),
     });
+    if (table.gains?.includes(column.key) && table.rows.some((one) => isNumber(one.cells[column.key]?.start)))
+      columns.push(...startAndGain(column));
     if (table.rows.some((one) => published(one.cells[column.key]) !== null)) {
       columns.push({
         title: "published",
@@ -39,11 +41,9 @@ function resultsTable(table) {
         value: (one) => published(one.cells[column.key]),
         cell: (one) => {
           const value = published(one.cells[column.key]);
-          return element(
-            "span",
-            {class: "published"},
-            typeof value === "number" ? shown(value, column.decimals ?? 1) : (value ?? ""),
-          );
+          const text = typeof value === "number" ? shown(value, column.decimals ?? 1) : (value ?? "");
+          // with the digits of the paper, where they are known
+          return element("span", {class: "published"}, one.cells[column.key]?.printed ?? text);
         },
       });
     }
@@ -67,6 +67,28 @@ function resultsTable(table) {
     ),
     comparisons(table),
   );
+}
+
+// the score before the first step, and what training added to it
+function startAndGain({key, factor = 1, decimals = 1, smaller_is_better: smaller}) {
+  const about = (title, value, cell) => ({title, numeric: true, downFirst: !smaller, value, cell});
+  return [
+    about(
+      "start",
+      (one) => one.cells[key]?.start ?? null,
+      (one) => (isNumber(one.cells[key]?.start) ? shown(one.cells[key].start * factor, decimals) : ""),
+    ),
+    about(
+      factor === 100 ? "gain, percentage points" : "gain",
+      (one) => one.cells[key]?.gain ?? null,
+      (one) => {
+        const {gain, gain_half_width: half} = one.cells[key] ?? {};
+        if (!isNumber(gain)) return "";
+        const wide = isNumber(half) ? ` ± ${shown(half * factor, decimals)}` : "";
+        return `${gain > 0 ? "+" : ""}${shown(gain * factor, decimals)}${wide}`;
+      },
+    ),
+  ];
 }
 
 // in the unit that is shown, as printed; a text such as "unreadable" stays one

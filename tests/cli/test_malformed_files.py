@@ -1,0 +1,182 @@
+"""Every JSON and TOML file of a run, changed in many ways: the commands that read it say what is wrong in one line."""
+
+import json
+import shutil
+import tomllib
+
+import pytest
+
+from kinfold.documents import write_result
+from kinfold.training.parsing import to_toml
+from tests.cli.runs import feature_run, run
+
+WRONG = [None, True, -1, 10**30, 1e400, float("nan"), "x", [], {}, [[]], {"a": {}}]
+
+
+def leaves(value, path=()):
+    """The paths of all values of a document, tables and lists themselves too."""
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield from leaves(inner, (*path, key))
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+def without(value, path):
+    copy = value.copy()
+    if len(path) > 1:
+        copy[path[0]] = without(value[path[0]], path[1:])
+    else:
+        del copy[path[0]]
+    return copy
+
+
+def cuts(content):
+    return [content[: len(content) * part // 7] for part in range(7)]
+
+
+BROKEN = [b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe", b"\x00" * 10, b"9" * 5000, b"NaN", b"null", b'"x"']
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(feature_run(), tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
+    return tmp_path / "run"
+
+
+def refused(capsys, monkeypatch, *arguments, always=True):
+    """The one line of the error; any other exception than ours would leave `main` and fail the test."""
+    code, _, errors = run(capsys, monkeypatch, *arguments)
+    lines = [line for line in errors.splitlines() if not line.endswith("is finished")]
+    assert code == 2 or not always, lines
+    if code == 2:
+        assert len(lines) == 1, errors[:1000]
+        assert lines[0].startswith("error: ")
+        assert len(lines[0]) < 1000
+    return lines
+
+
+def test_scores_that_were_cut_or_replaced(folder, capsys, monkeypatch):
+    scores = folder / "scores.json"
+    content = scores.read_bytes()
+    for broken in (*cuts(content)[:-1], *BROKEN):
+        scores.write_bytes(broken)
+        (line,) = refused(capsys, monkeypatch, "train", "--resume", folder)
+        assert str(scores) in line
+    scores.write_bytes(content)
+    assert run(capsys, monkeypatch, "train", "--resume", folder)[0] == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_scores_with_other_values(sealed, folder, capsys, monkeypatch):
+    path = folder / "scores.json"
+    scores = json.loads(path.read_text())
+    del scores["sha256"]
+    for place in leaves(scores):
+        for new in WRONG:
+            changed = replaced(scores, place, new)
+            if not isinstance(changed, dict):
+                continue
+            if sealed:  # by somebody who knows how
+                write_result(path, changed)
+            else:
+                path.write_text(json.dumps({**changed, "sha256": "0" * 64}))
+            lines = refused(capsys, monkeypatch, "train", "--resume", folder, always=not sealed)
+            assert not lines or not lines[0].startswith("error") or str(path) in lines[0]
+        if place:
+            write_result(path, without(scores, place))
+            refused(capsys, monkeypatch, "train", "--resume", folder, always=False)
+
+
+def test_an_environment_with_other_values(folder, capsys, monkeypatch):
+    (folder / "scores.json").unlink()  # so that resuming needs it
+    path = folder / "environment.json"
+    content, about = path.read_bytes(), json.loads(path.read_text())
+    for broken in (*cuts(content)[:-1], *BROKEN):
+        path.write_bytes(broken)
+        (line,) = refused(capsys, monkeypatch, "train", "--resume", folder)
+        assert str(path) in line
+    for key in ("threads", "data", "kinfold", "ranks"):
+        for new in WRONG:
+            if (key, new) in (("data", None), ("kinfold", "x")):
+                continue  # that of a run of which nobody noted it; any version
+            path.write_text(json.dumps(about | {key: new}))
+            refused(capsys, monkeypatch, "train", "--resume", folder)
+
+
+def test_a_list_of_checkpoints_with_other_values(folder, capsys, monkeypatch):
+    (folder / "scores.json").unlink()
+    path = folder / "checkpoints" / "list.json"
+    content, listed = path.read_bytes(), json.loads(path.read_text())
+    for broken in (*cuts(content)[:-1], *BROKEN):
+        path.write_bytes(broken)
+        (line,) = refused(capsys, monkeypatch, "train", "--resume", folder)
+        assert f"{path} is damaged" in line
+    for place in leaves(listed):
+        for new in WRONG:
+            if (new == [] and not place) or (place[-1:] == ("sha256",) and new is None):
+                continue  # no checkpoint yet
+            path.write_text(json.dumps(replaced(listed, place, new)))
+            (line,) = refused(capsys, monkeypatch, "train", "--resume", folder)
+            assert "checkpoints" in line
+
+
+def test_a_configuration_with_other_values(folder, capsys, monkeypatch):
+    path = folder / "configuration.toml"
+    content, tables = path.read_bytes(), tomllib.loads(path.read_text())
+    deep = [
+        b"a = " + b"[" * 100_000,
+        b".".join([b"a"] * 5000) + b" = 1",
+        b"\xff",
+        b"a = " + b"9" * 5000,
+        b"[[",
+        b"seed=1\n" * 2,
+    ]
+    for broken in (*deep, *(cut for cut in cuts(content)[1:] if not_toml(cut))):
+        path.write_bytes(broken)
+        (line,) = refused(capsys, monkeypatch, "train", "--resume", folder)
+        assert str(path) in line
+    for place in leaves(tables):
+        for new in (10**30, float("nan"), "x", {"a": {}}):
+            if place:
+                path.write_text(to_toml(replaced(tables, place, new)))
+                refused(capsys, monkeypatch, "train", "--resume", folder, always=False)
+
+
+def not_toml(content):
+    try:
+        tomllib.loads(content.decode())
+    except ValueError:
+        return True
+    return False
+
+
+def test_lines_of_the_log_that_are_no_events_end_it(folder, capsys, monkeypatch):
+    from kinfold.training import Run
+
+    path = folder / "log.jsonl"
+    events = Run.open(folder).events
+    content = path.read_bytes()
+    for bad in (b"[" * 100_000, b"null", b"[]", b'{"event": 3, "step": 1}', b'{"event": "step", "step": "x"}', b"\xff"):
+        path.write_bytes(content + bad + b"\n" + content)
+        assert Run.open(folder).events == events
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "-inf", "1" + "0" * 400])
+@pytest.mark.parametrize("key", ["training.save_seconds", "optimizer.weight_decay", "optimizer.clip", "memory.weight"])
+def test_a_setting_that_is_no_number_to_work_with_is_refused_before_anything_begins(
+    key, value, tmp_path, capsys, monkeypatch
+):
+    sizes = ["--set", "memory.size=8"] if key.startswith("memory") else []
+    (line,) = refused(
+        capsys, monkeypatch, "train", "glyphs", "--set", f"{key}={value}", *sizes, "--out", tmp_path / "r"
+    )
+    assert key in line
+    assert not (tmp_path / "r").exists()

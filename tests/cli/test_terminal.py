@@ -1,0 +1,109 @@
+"""What a terminal is sent: names from files as text, whatever control codes or markup they hold."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.table import Table
+
+import kinfold
+from kinfold.cli.console import Console
+from kinfold.cli.terminal import escape
+from kinfold.training import train
+
+from .runs import SHORT, run
+
+EVIL = "\x1b[2J\x1b]0;owned\x07wren\x9b31m\u202e"
+MARKUP = "[bold]x[/bold] :cat:"
+SHOWN = r"\x1b[2J\x1b]0;owned\x07wren\x9b31m\u202e"
+
+
+@pytest.fixture(scope="module")
+def evil_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("evil") / "rows.npz"
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(6), 8)
+    names = np.array(["ant", "bee", "cat", EVIL, MARKUP, "fox"])[labels]
+    rows = draw.normal(size=(6, 12))[labels] + 0.5 * draw.normal(size=(48, 12))
+    np.savez(path, embeddings=rows.astype(np.float32), labels=names, split=np.where(labels < 3, "train", "test"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def evil_run(evil_file, tmp_path_factory):
+    data = {"name": "features", "root": str(evil_file), "validation": 0.0}
+    sampler = {"name": "spc", "batch_size": 12, "per_class": 4}
+    recipe = {**SHORT, "data": data, "model": {"dim": 4}, "sampler": sampler, "training": {"steps": 2}}
+    return train(recipe, tmp_path_factory.mktemp("evil") / "run").folder
+
+
+def check(*texts):
+    """No character that a terminal obeys but line breaks."""
+    for text in texts:
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+def test_search_shows_names_of_classes_as_they_are(capsys, monkeypatch, evil_run):
+    code, told, errors = run(capsys, monkeypatch, "search", evil_run, "#0", "--k", "20")
+    assert code == 0, errors
+    check(told, errors)
+    assert SHOWN in told
+    assert MARKUP in told
+
+
+def test_evaluate_shows_names_of_classes_as_they_are(capsys, monkeypatch, evil_file):
+    code, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1")
+    assert code == 0, errors
+    check(told, errors)
+    assert SHOWN in told
+    assert MARKUP in told
+
+
+def test_errors_and_json_hold_no_control_codes(capsys, monkeypatch, evil_file, tmp_path):
+    _, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--where", f"labels={EVIL}?")
+    check(told, errors)
+    assert SHOWN in errors
+    _, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1", "--json")
+    check(told, errors)
+    assert json.dumps(EVIL) in told
+    folder = tmp_path / "a\x1b[31m[red]"
+    folder.mkdir()
+    (folder / "1.png").write_text("no image")
+    Image.new("L", (4, 4)).save(folder / "2.png")
+    code, told, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", tmp_path)
+    assert code == 1
+    check(told, errors)
+    assert r"a\x1b[31m[red]" in told
+
+
+def test_a_console_keeps_its_own_colors_and_escapes_those_of_names(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    console = Console(file=io.StringIO())
+    table = Table("class", title="\x1b[5mtitle")
+    table.add_row("\x1b[31mred [green]")
+    console.print(table)
+    console.print("plain \x1b[2K", style="bold")
+    text = console.file.getvalue()
+    assert "\x1b[1m" in text
+    assert not any(code in text for code in ("\x1b[31m", "\x1b[5m", "\x1b[2K"))
+    assert r"\x1b[31mred [green]" in text
+
+
+def test_line_breaks_tabs_and_letters_of_any_script_stay():
+    text = "wren\trobin\n\u0436\u043a 中 é 🐦"
+    assert escape(text) == text
+
+
+def test_no_command_writes_past_the_one_place():
+    folder = Path(kinfold.__file__).parent / "cli"
+    for path in folder.glob("*.py"):
+        if path.name in ("terminal.py", "console.py"):
+            continue
+        direct = re.findall(r"(?<![\w.])print\(|typer\.echo\(|sys\.std\w+\.write\(|rich\.console", path.read_text())
+        assert not direct, f"{path.name}: use kinfold.cli.terminal.echo or kinfold.cli.console.Console, not {direct}"

@@ -1,0 +1,116 @@
+"""A run starts from the weights of another run."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from kinfold.training import Run, Stopped, train
+from tests.training.test_resume import signalling
+from tests.training.tiny import dataset, recipe
+
+NO_STEPS = {"training": {"steps": 0}, "evaluation": {"selection": "last"}}
+
+
+@pytest.fixture(scope="module", params=["margin", "pictures"])
+def first(request, tmp_path_factory):
+    """(variant, a finished run)"""
+    changes = {"training": {"steps": 4}, "evaluation": {"selection": "last"}}
+    folder = tmp_path_factory.mktemp("first") / "run"
+    return request.param, train(recipe(request.param, **changes), folder, dataset=dataset(request.param))
+
+
+def started(variant, folder, source, **changes):
+    """A run without a step, so that its weights are those it started from."""
+    tables = recipe(variant, **{**NO_STEPS, **changes})
+    tables["model"]["weights"] = str(source.folder)
+    return train(tables, folder, dataset=dataset(variant))
+
+
+def same_weights(a, b, part=""):
+    left, right = a.model().state_dict(), b.model().state_dict()
+    return all(torch.equal(left[key], right[key]) for key in left if key.startswith(part))
+
+
+def test_backbone_and_head_start_from_the_run(first, tmp_path):
+    variant, source = first
+    run = started(variant, tmp_path / "run", source)
+    assert same_weights(run, source)
+    assert run.configuration.model.weights == str(source.folder)
+    start = json.loads(run.place.environment.read_text())["start"]
+    assert start["run"] == str(source.folder)
+    assert start["step"] == 4
+    assert start["parts"] == ["backbone", "head"]
+
+
+def test_what_the_recipe_leaves_open_is_taken_from_the_run(first, tmp_path):
+    variant, source = first
+    tables = recipe(variant, **NO_STEPS)
+    tables["model"] = {"weights": str(source.folder)}
+    run = train(tables, tmp_path / "run", dataset=dataset(variant))
+    assert run.configuration.model.dim == 6
+    assert same_weights(run, source)
+
+
+@pytest.mark.parametrize("first", ["margin"], indirect=True)
+def test_a_run_of_which_nothing_fits_is_refused(tmp_path, first):
+    """Features have no backbone of their own."""
+    variant, source = first
+    with pytest.raises(ValueError, match=r"nothing of the run .* fits.*model.dim = 6"):
+        started(variant, tmp_path / "run", source, model={"dim": 5})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("first", ["pictures"], indirect=True)
+def test_a_head_of_another_shape_begins_anew_and_it_is_said(tmp_path, first):
+    variant, source = first
+    with pytest.warns(UserWarning, match="only the backbone starts from that run"):
+        run = started(variant, tmp_path / "run", source, model={"dim": 5})
+    assert same_weights(run, source, "backbone.")
+    assert json.loads(run.place.environment.read_text())["start"]["parts"] == ["backbone"]
+
+
+@pytest.mark.parametrize("first", ["pictures"], indirect=True)
+def test_another_backbone_is_refused(tmp_path, first):
+    variant, source = first
+    with pytest.raises(ValueError, match=r"the backbone of the run .* \(model.backbone = 'conv4'\) does not fit"):
+        started(variant, tmp_path / "run", source, model={"backbone_options": {"width": 16}})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    tables = recipe(model={"weights": str(tmp_path / "empty")})
+    with pytest.raises(ValueError, match="is not the folder of a run"):
+        train(tables, tmp_path / "run", dataset=dataset())
+
+
+def test_a_run_with_a_checkpoint_goes_on_without_the_run_it_started_from(tmp_path, first):
+    variant, source = first
+    moved = tmp_path / "source"
+    shutil.copytree(source.folder, moved)
+    tables = recipe(variant, training={"steps": 8})
+    tables["model"]["weights"] = str(moved)
+    whole = train(tables, tmp_path / "whole", dataset=dataset(variant))
+    with pytest.raises(Stopped):
+        train(tables, tmp_path / "run", dataset=dataset(variant), callbacks=[signalling("step", 5, 15)])
+    shutil.rmtree(moved)
+    run = train(folder=tmp_path / "run", resume=True, dataset=dataset(variant))
+    assert same_weights(run, whole)
+
+
+def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights(tmp_path, first):
+    variant, source = first
+    moved = tmp_path / "source"
+    shutil.copytree(source.folder, moved)
+    run = started(variant, tmp_path / "run", Run.open(moved))
+    run.place.scores.unlink()
+    run.place.model.unlink()
+    shutil.rmtree(run.place.checkpoints)
+    run.place.checkpoints.mkdir()
+    about = json.loads(run.place.environment.read_text())
+    about["start"]["sha256"] = "0" * 64
+    run.place.environment.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="began from other weights than those that"):
+        train(folder=tmp_path / "run", resume=True, dataset=dataset(variant))
