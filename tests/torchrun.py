@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+
+import torch.distributed as dist
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -25,3 +28,12 @@ def run(ranks, module, *arguments, timeout=180):
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def join():
+    """Join the process group that torchrun describes, in a module that each rank runs."""
+    # torch._dynamo, which optimizers import, keeps a group that is there when it is loaded: its threads would outlive
+    # destroy_process_group and abort the process while Python shuts down
+    import torch._dynamo  # noqa: F401
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))

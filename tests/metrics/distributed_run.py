@@ -2,12 +2,12 @@
 
 import json
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from kinfold.metrics import evaluate, query_curves, verify
+from tests import torchrun
 from tests.metrics.spaces import RETRIEVAL, make
 
 METRICS = [
@@ -36,7 +36,7 @@ def results(ranks):
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torchrun.join()
     torch.set_num_threads(1)
     together, alone = results(None), results(False)
     gathered = [None] * dist.get_world_size()

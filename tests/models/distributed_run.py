@@ -2,13 +2,13 @@
 
 import json
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from kinfold import models
+from tests import torchrun
 from tests.models.problems import STEPS, gradients, networks, problem, run, sizes
 
 
@@ -60,7 +60,7 @@ def half_precision(ranks):
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torchrun.join()
     torch.set_num_threads(1)
     ranks = dist.get_world_size()
     gathered = [None] * ranks

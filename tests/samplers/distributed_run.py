@@ -2,12 +2,12 @@
 
 import json
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import kinfold
+from tests import torchrun
 
 LABELS = torch.arange(120) // 5
 
@@ -25,7 +25,7 @@ def batches(sampler):
 
 if __name__ == "__main__":
     samplers = {name: made(name) for name in kinfold.list("samplers")}  # before the process group
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torchrun.join()
     own = {name: batches(sampler) for name, sampler in samplers.items()}
     gathered = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, own)

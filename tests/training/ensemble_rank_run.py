@@ -2,7 +2,6 @@
 
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ import torch.distributed as dist
 
 from kinfold.pairs import Ranks
 from kinfold.training import Step, train
+from tests import torchrun
 from tests.training import ensembles, tiny
 from tests.training.rank_run import PARTS, after_steps, part_of, whole_batch
 
@@ -46,7 +46,7 @@ def compare(head, name, miner, ranks, sizes, **options):
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torchrun.join()
     torch.set_num_threads(1)
     here = Ranks.current()
     out = Path(sys.argv[1])

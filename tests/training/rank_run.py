@@ -6,7 +6,6 @@ by how much the gradients differ, relative to the largest entry. Then all ranks 
 
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -20,6 +19,7 @@ from kinfold.pairs import Memory, Ranks
 from kinfold.training import Objective, Step, train
 from kinfold.training.configuration import Mixup
 from kinfold.training.embedding import embedded
+from tests import torchrun
 from tests.problems import LOSSES, NUM_CLASSES, make
 from tests.training.tiny import dataset, recipe
 
@@ -179,7 +179,7 @@ def steps(ranks):
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torchrun.join()
     torch.set_num_threads(1)
     here = Ranks.current()
     out = Path(sys.argv[1])

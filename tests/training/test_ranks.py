@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -133,3 +134,13 @@ def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
     for arguments in (["--resume", folders[0]], [path, "--out", folders[1]]):
         subprocess.run([*command, *arguments], env=environment, check=True, capture_output=True, timeout=180)
     assert difference(*folders) == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_no_thread_of_the_process_group_outlives_it(tmp_path):
+    # one that does takes the GIL while Python shuts down, and aborts a rank that has finished its work
+    torchrun.run(2, "tests.training.leave_run", tmp_path)
+    for rank in range(2):
+        report = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert report["during"] > report["before"]
+        assert report["after"] == report["before"]

@@ -1,5 +1,6 @@
 """Where a run took place: what a result depends on besides its configuration."""
 
+import importlib
 import os
 import platform
 import sys
@@ -70,6 +71,9 @@ class ProcessGroup:
         several = int(os.environ.get("WORLD_SIZE", "1")) > 1
         self._joined = several and not dist.is_initialized()
         if self._joined:
+            # Optimizers import torch._dynamo, and it keeps a process group that exists at that time. The threads of the
+            # group would then outlive destroy_process_group and could abort the process while Python shuts down.
+            importlib.import_module("torch._dynamo")
             dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         return Ranks.current()
 
