@@ -22,9 +22,9 @@ import torch
 import kinfold
 from kinfold import recipes
 from kinfold.data import Dataset
-from kinfold.protocols import interval
+from kinfold.experiments import compute_interval
 from kinfold.training import Run
-from kinfold.training.work import measure
+from kinfold.training.builder import compute_metrics
 
 RATES = (3e-5, 1e-4, 3e-4)
 STEPS, EVERY = 600, 50
@@ -35,7 +35,7 @@ NAMES = ["recall@1", "recall@2", "recall@4", "recall@8", "map@r"]
 def run(data: Dataset, folder: Path, changes: list[str]) -> Run:
     fixed = [f"evaluation.metrics={NAMES}", "evaluation.diagnose=never", "evaluation.patience=none"]
     fixed += ["model.standardize=false", "optimizer.loss_lr=5e-4"]
-    return kinfold.train(recipes.find("features"), folder, changes=[*fixed, *changes], dataset=data)
+    return kinfold.train(recipes.find_recipe("features"), folder, changes=[*fixed, *changes], dataset=data)
 
 
 def choose(data: Dataset, folder: Path) -> tuple[float, int, dict[str, list[float]]]:
@@ -58,10 +58,10 @@ def start(data: Dataset, trained: Run) -> dict[str, float]:
     """The test scores of the head before its first step."""
     train, test = data.subset("train"), data.subset("test")
     head = kinfold.models.initialize(
-        torch.nn.Linear(train.items[0].shape[0], trained.configuration.model.dim), _tensor(train), "half-whiten"
+        torch.nn.Linear(train.items[0].shape[0], trained.config.model.dim), _tensor(train), "half-whiten"
     )
     with torch.no_grad():
-        return measure(head(_tensor(test)), test, NAMES, "cosine")
+        return compute_metrics(head(_tensor(test)), test, NAMES, "cosine")
 
 
 def _tensor(data: Dataset) -> torch.Tensor:
@@ -105,7 +105,7 @@ def main() -> None:
         scores = [entry.scores["test"] for entry in runs]
     found |= {"lr": rate, "steps": steps, "curves": curves, "start": before, "seeds": scores, "seconds": seconds}
     found["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    differences = {name: interval([100 * (entry[name] - before[name]) for entry in scores]) for name in NAMES}
+    differences = {name: compute_interval([100 * (entry[name] - before[name]) for entry in scores]) for name in NAMES}
     found["differences"] = {name: (each.mean, each.half_width) for name, each in differences.items()}
     print(table(found))
     options.out.parent.mkdir(exist_ok=True)

@@ -24,7 +24,7 @@ import torch
 from PIL import Image, ImageFilter
 
 import kinfold
-from kinfold.data import Batches, load, pipeline
+from kinfold.data import Batches, create_pipeline, load
 
 ITEMS, CLASSES, DIM, BATCH = 59_551, 11_318, 128, 112
 Work = Callable[[], object]
@@ -112,7 +112,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         photographs(folder, arguments.images)
-        study, paths = pipeline("study"), sorted((folder / "class").iterdir())
+        study, paths = create_pipeline("study"), sorted((folder / "class").iterdir())
         crop, whole = (224, 224), (341, 256)
         with ProcessPoolExecutor(2) as pool:
             works = {

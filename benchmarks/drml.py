@@ -25,7 +25,7 @@ import torch
 import kinfold
 from kinfold import recipes
 from kinfold.data import Dataset
-from kinfold.protocols import interval
+from kinfold.experiments import compute_interval
 from kinfold.training import Run
 
 PAIRS = ("triplet", "triplet-sh", "margin-dw", "margin-released", "proxy-anchor", "cosface")
@@ -54,7 +54,7 @@ def trained(data: Dataset, problem: dict[str, Any], recipe: str, rate: float, se
         "evaluation.diagnose=never",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        run = kinfold.train(recipes.find(recipe), Path(folder) / "run", changes=changes, dataset=data)
+        run = kinfold.train(recipes.find_recipe(recipe), Path(folder) / "run", changes=changes, dataset=data)
         scores = run.scores
         return {
             "validation": scores["validation"],
@@ -124,7 +124,7 @@ def table(found: list[dict[str, Any]]) -> str:
         cells = [f"{entry['data']}, {entry['pair']}"]
         for name in NAMES:
             before, after = ([100 * run["test"][name] for run in entry[method]["runs"]] for method in METHODS)
-            gain = interval([b - a for a, b in zip(before, after, strict=True)])
+            gain = compute_interval([b - a for a, b in zip(before, after, strict=True)])
             cells += [
                 f"{sum(before) / len(before):.2f}",
                 f"{sum(after) / len(after):.2f}",
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench_drml.json"))
     options = parser.parse_args()
     problems = {kind: {**settings, "steps": options.steps or settings["steps"]} for kind, settings in PROBLEMS.items()}
-    texts = [recipes.find(f"drml/{pair}{ending}").read_text() for pair in PAIRS for ending in METHODS.values()]
+    texts = [recipes.find_recipe(f"drml/{pair}{ending}").read_text() for pair in PAIRS for ending in METHODS.values()]
     digest = hashlib.sha256("".join(texts).encode()).hexdigest()
     about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "problems": problems, "recipes": digest}
     results = Results(options.out, about)

@@ -30,7 +30,7 @@ def run(data: Dataset, loss: str, folder: Path, changes: list[str]) -> dict[str,
     """Scores of one loss, with its validation curve and the seconds it took."""
     begin = time.perf_counter()
     fixed = [f"loss.name={loss}", f"evaluation.metrics={METRICS}", "evaluation.diagnose=never"]
-    trained: Run = kinfold.train(recipes.find("features"), folder, changes=[*fixed, *changes], dataset=data)
+    trained: Run = kinfold.train(recipes.find_recipe("features"), folder, changes=[*fixed, *changes], dataset=data)
     curve = [event["map@r"] for event in trained.events if event["event"] == "evaluation"]
     names = ("step", "steps", "selected_start", "start", "validation", "test", "classes")
     kept = {name: trained.scores[name] for name in names}

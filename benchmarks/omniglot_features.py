@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import kinfold
-from kinfold.data import Dataset, Pipeline, Warp, pipeline
-from kinfold.data.embedding import embed
+from kinfold.data import Dataset, Pipeline, Warp, create_pipeline
+from kinfold.data.embedding import embed_to_file
 
 SIZE, DRAWINGS = 64, 8
 
@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
     network = kinfold.models.create("efficientnet-lite0", weights="imagenet").eval()
-    resize = Pipeline(Warp(SIZE), Warp(SIZE), pipeline("efficientnet-lite").normalize, "RGB")
-    embed(
+    resize = Pipeline(Warp(SIZE), Warp(SIZE), create_pipeline("efficientnet-lite").normalize, "RGB")
+    embed_to_file(
         first_drawings(kinfold.data.load("omniglot", options.folder)),
         options.out,
         network.features,

@@ -16,9 +16,8 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.docs import fill
-from kinfold.bench import Bench
-from kinfold.bench.results import SPACE
-from kinfold.protocols import Interval, interval
+from kinfold.experiments import Bench, Interval, compute_interval
+from kinfold.experiments.results import SPACE
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results.md"
@@ -70,7 +69,7 @@ def _grid(title: str, values: Values, factor: float, marked: Collection[str] = (
 def _cell(values: Mapping[int, float], factor: float) -> str:
     if not values:
         return "-"
-    found: Interval = interval([*values.values()])
+    found: Interval = compute_interval([*values.values()])
     places = 1 if factor > 1 else 3
     return f"{factor * found.mean:.{places}f} ± {factor * found.half_width:.{places}f}"
 
@@ -82,7 +81,7 @@ def _best(bench: Bench, data: str, result: str) -> str:
         return ""
     best = found.leader
     others = [name for name in found.methods if name != best and name not in found.untrained]
-    close = [name for name in others if not found.told_apart(best, name)]
+    close = [name for name in others if not found.find_significant(best, name)]
     beaten = len(others) - len(close)
     kind = f" ({result})" if len(bench.results) > 1 else ""
     text = f"Best {bench.suite.metric}{kind}: {best}, told apart from {beaten} of {len(others)} others"

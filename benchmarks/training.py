@@ -29,11 +29,11 @@ from torch import Tensor, nn
 
 import kinfold
 from kinfold import recipes
-from kinfold.data import Batches, Dataset, Rows, make
+from kinfold.data import Batches, Dataset, Rows, create_dataset
 from kinfold.data.normalize import SMALL_GREY
 from kinfold.training import Step, Trainer, configure, parts
-from kinfold.training.optimizers import optimizer
-from kinfold.training.parsing import changed, read
+from kinfold.training.config.parsing import apply_changes, read_tables
+from kinfold.training.optimizers import build_optimizer
 
 Work = Callable[[], None]
 
@@ -54,13 +54,15 @@ def problems(steps: int) -> list[Problem]:
     draw = np.random.default_rng(0)
     labels = np.repeat(np.arange(100), 59)
     rows = (draw.normal(size=(100, 1280))[labels] + draw.normal(size=(len(labels), 1280))).astype(np.float16)
-    features = make("features", Rows(rows), labels, np.full(len(labels), "train"))
+    features = create_dataset("features", Rows(rows), labels, np.full(len(labels), "train"))
     glyphs = kinfold.data.load("glyphs").subset("train")
     return [
-        Problem("conv4, 128 glyphs, multi-similarity", read(recipes.find("glyphs")), glyphs, SMALL_GREY, steps),
+        Problem(
+            "conv4, 128 glyphs, multi-similarity", read_tables(recipes.find_recipe("glyphs")), glyphs, SMALL_GREY, steps
+        ),
         Problem(
             "linear head 1280 to 512, 80 rows, margin with distance-weighted mining",
-            read(recipes.find("features")),
+            read_tables(recipes.find_recipe("features")),
             features,
             None,
             20 * steps,
@@ -70,17 +72,17 @@ def problems(steps: int) -> list[Problem]:
 
 def configured(problem: Problem) -> Any:
     given = configure(problem.tables, ["evaluation.selection=last", "data.validation=0", "model.init=random"])
-    return parts.resolved(given, problem.data)
+    return parts.resolve_config(given, problem.data)
 
 
 def ours(problem: Problem) -> Work:
     given = configured(problem)
-    model = parts.model(given)
-    objective = parts.objective(given, len(problem.data.classes), model)
-    sampler = parts.sampler(given, problem.data.labels)
+    model = parts.build_model(given)
+    objective = parts.build_objective(given, len(problem.data.classes), model)
+    sampler = parts.build_sampler(given, problem.data.labels)
     batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
     trainer = Trainer(
-        Step(model, objective), optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
+        Step(model, objective), build_optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
     )
 
     def work() -> None:
@@ -92,10 +94,10 @@ def ours(problem: Problem) -> Work:
 
 def bare(problem: Problem) -> Work:
     given = configured(problem)
-    model = parts.model(given)
-    loss = parts.objective(given, len(problem.data.classes), model).loss
-    steps = optimizer(model, loss, given.optimizer)
-    sampler = parts.sampler(given, problem.data.labels)
+    model = parts.build_model(given)
+    loss = parts.build_objective(given, len(problem.data.classes), model).loss
+    steps = build_optimizer(model, loss, given.optimizer)
+    sampler = parts.build_sampler(given, problem.data.labels)
     array, labels = problem.data.items.array(), problem.data.labels  # type: ignore[attr-defined]
     model.train()
 
@@ -126,7 +128,7 @@ def peer(problem: Problem) -> Work:
     from pytorch_metric_learning import losses, miners, samplers, trainers
 
     given = configured(problem)
-    model = parts.model(given)
+    model = parts.build_model(given)
     loss: nn.Module
     if given.miner is None:
         loss, mining = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(0.1)
@@ -199,7 +201,9 @@ def relational(rounds: int, steps: int) -> list[dict[str, Any]]:
     for problem in problems(steps):
         works = {}
         for name in ("drml/proxy-anchor-baseline", "drml/proxy-anchor"):
-            tables = changed(read(recipes.find(name)), ["model.dim=512"] if problem.normalize is None else [])
+            tables = apply_changes(
+                read_tables(recipes.find_recipe(name)), ["model.dim=512"] if problem.normalize is None else []
+            )
             works[name] = ours(replace(problem, tables=tables))
         found.append(
             {
@@ -219,7 +223,7 @@ def glyphs() -> dict[str, Any]:
         ended[0] = time.perf_counter()
 
     with tempfile.TemporaryDirectory() as folder:
-        run = kinfold.train(recipes.find("glyphs"), Path(folder) / "run", callbacks=[follow])
+        run = kinfold.train(recipes.find_recipe("glyphs"), Path(folder) / "run", callbacks=[follow])
         return {"seconds": ended[0] - start, "steps": run.scores["steps"], "test": run.scores["test"]}
 
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from kinfold import data, demo, metrics
-from kinfold.report.content import collect
+from kinfold.report.content import collect_content
 from kinfold.training import Run
 
 
@@ -44,7 +44,7 @@ def test_the_table_shows_the_mean_and_both_seeds(shown):
     low, high = rows[-1].spread("recall@1")
     assert f"({100 * low:.1f} to {100 * high:.1f})" in table
     assert "| method | recall@1, %: mean (range of 2 seeds) | map@r, %: mean (range of 2 seeds) |" in table
-    assert demo.Row("x", [{"recall@1": 0.1}, {"recall@1": 0.3}]).mean("recall@1") == pytest.approx(0.2)
+    assert demo.DemoRow("x", [{"recall@1": 0.1}, {"recall@1": 0.3}]).mean("recall@1") == pytest.approx(0.2)
 
 
 def test_classes_that_train_select_and_test_have_nothing_in_common(shown):
@@ -75,7 +75,7 @@ def test_what_is_finished_is_not_told_as_if_it_trained_again(shown, tmp_path):
 
 def test_the_report_has_the_rows_of_the_table_in_its_order(shown):
     folder, rows = shown
-    (table,) = collect(folder, points=20, dataset=some())["tables"]
+    (table,) = collect_content(folder, points=20, dataset=some())["tables"]
     assert [row["method"] for row in table["rows"]] == [row.method for row in rows]
     means = [row.mean("recall@1") for row in rows]
     assert means == sorted(means, reverse=True)

@@ -16,8 +16,8 @@ import torch
 import typer
 
 import kinfold
-from kinfold.bench import read_suite
 from kinfold.cli.main import app, main
+from kinfold.experiments import read_suite
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -220,7 +220,7 @@ def told_with(where):
 
 
 def test_every_command_that_is_shown_has_the_options_it_is_shown_with(monkeypatch):
-    monkeypatch.setattr("kinfold.plugins.load", lambda plugin: None)  # done while options are read
+    monkeypatch.setattr("kinfold.registry.plugins.load", lambda plugin: None)  # done while options are read
     command = typer.main.get_command(app)
     seen = set()
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:

@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from kinfold.documents import SHA256, Whole, read_json, read_result, read_toml, write_result
+from kinfold.files.checksums import SHA256
+from kinfold.files.documents import IntegerRange, read_json, read_result, read_toml, write_result
 
-SHAPE = {"name": str, "count": int, "share?": (float, None), "rows": [{str: float}], "threads?": Whole(1, 8)}
+SHAPE = {"name": str, "count": int, "share?": (float, None), "rows": [{str: float}], "threads?": IntegerRange(1, 8)}
 GOOD = {"name": "a", "count": 3, "share": 0.5, "rows": [{"x": 1}, {}], "more": {"of": ["anything"]}}
 
 

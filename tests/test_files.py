@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from kinfold import files
-from kinfold.files import Occupied, UnsafePathError, held, write_text, write_whole
+from kinfold.files.atomic import write_atomic, write_text
+from kinfold.files.locks import FolderLockedError, lock_folder
+from kinfold.files.paths import UnsafePathError
 
 
 @pytest.fixture
@@ -127,9 +129,9 @@ def test_the_message_of_a_full_disk_is_not_lost_in_a_library_that_closes_its_fil
                 raise ValueError("Can't close the ZIP file while there is an open writing handle on it")
 
     with pytest.raises(OSError, match=r"cannot write .*a.npz: No space left on device"):
-        write_whole(tmp_path / "a.npz", lambda file: Full(file).write(b"x"))
+        write_atomic(tmp_path / "a.npz", lambda file: Full(file).write(b"x"))
     with pytest.raises(ValueError, match="of another kind"):  # what is no matter of the disk stays as it is
-        write_whole(tmp_path / "a.npz", lambda file: (_ for _ in ()).throw(ValueError("of another kind")))
+        write_atomic(tmp_path / "a.npz", lambda file: (_ for _ in ()).throw(ValueError("of another kind")))
     assert not [*tmp_path.iterdir()]
 
 
@@ -156,19 +158,19 @@ def test_a_folder_is_held_once_in_a_process_too(tmp_path):
 
     def second():
         try:
-            with held(tmp_path, "it is held", "advice"):
+            with lock_folder(tmp_path, "it is held", "advice"):
                 pass
-        except Occupied as wrong:
+        except FolderLockedError as wrong:
             refused.append(str(wrong))
 
-    with held(tmp_path, "it is held", "advice"):
+    with lock_folder(tmp_path, "it is held", "advice"):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
         assert refused == ["it is held"]
         assert not free()
     assert free()
-    with held(tmp_path, "it is held", "advice"):
+    with lock_folder(tmp_path, "it is held", "advice"):
         pass
 
 
@@ -182,21 +184,21 @@ def test_a_lock_that_is_no_plain_file_is_refused(kind, folder):
     else:
         os.symlink(target, folder / ".lock")
     refusals = r"\.lock is a symbolic link|not a regular file|Is a directory"
-    with pytest.raises((UnsafePathError, OSError), match=refusals), held(folder, "it is held", "advice"):
+    with pytest.raises((UnsafePathError, OSError), match=refusals), lock_folder(folder, "it is held", "advice"):
         pass
     assert victim_is_whole(folder)
 
 
 def test_the_contents_of_a_lock_file_are_left_alone(folder):
     os.link(folder.parent / "victim" / "file", folder / ".lock")
-    with held(folder, "it is held", "advice"):
+    with lock_folder(folder, "it is held", "advice"):
         pass
     assert victim_is_whole(folder)
 
 
 def test_a_holder_may_delete_the_folder_it_holds(tmp_path):
     for _ in range(2):
-        with held(tmp_path / "parts", "it is held", "advice", create=True):
+        with lock_folder(tmp_path / "parts", "it is held", "advice", create=True):
             np.save(tmp_path / "parts" / "a.npy", np.zeros(1))
             for path in (tmp_path / "parts").iterdir():
                 path.unlink()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.options import check_options
+from kinfold.registry.options import check_options
 
 
 def taken(
@@ -44,13 +44,13 @@ BAD = [
 
 @pytest.mark.parametrize("options", GOOD)
 def test_values_of_their_kind_are_taken(options):
-    check_options("it", taken, options, kinfold.registry.nearest)
+    check_options("it", taken, options, kinfold.registry.suggest)
 
 
 @pytest.mark.parametrize(("options", "why"), BAD)
 def test_others_are_refused_in_words(options, why):
     with pytest.raises(ValueError, match="it") as refused:
-        check_options("it", taken, options, kinfold.registry.nearest)
+        check_options("it", taken, options, kinfold.registry.suggest)
     assert why in str(refused.value)
 
 
@@ -58,7 +58,7 @@ def test_hints_that_stand_for_nothing_are_left_alone():
     def strange(x: "no.such.type" = 1) -> None:  # type: ignore[name-defined]  # noqa: F821
         pass
 
-    check_options("strange", strange, {"x": "anything"}, kinfold.registry.nearest)
+    check_options("strange", strange, {"x": "anything"}, kinfold.registry.suggest)
 
 
 def test_names_of_all_kinds_are_checked():

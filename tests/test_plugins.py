@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import kinfold
-from kinfold import plugins, registry
+from kinfold import registry
+from kinfold.registry import plugins
 from kinfold.training import Run
-from tests.bench.tiny import BASE, feature_file, results, suite_file
 from tests.cli.runs import run as command
+from tests.experiments.tiny import BASE, feature_file, results, suite_file
 from tests.torchrun import run as torchrun
 
 ROOT = Path(__file__).parent.parent
@@ -31,11 +32,11 @@ def worst_pair(tmp_path):
 
 
 def recipe(folder, **changes):
-    from kinfold.training.parsing import combined, to_toml
+    from kinfold.training.config.parsing import merge_tables, to_toml
 
     data = {"name": "features", "root": str(feature_file(folder)), "validation": 0.25}
     path = folder / "own.toml"
-    path.write_text(to_toml(combined(BASE, {"data": data, "loss": {"name": "worst-pair"}, **changes})))
+    path.write_text(to_toml(merge_tables(BASE, {"data": data, "loss": {"name": "worst-pair"}, **changes})))
     return path
 
 
@@ -60,7 +61,7 @@ def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_na
     assert "kinfold.list('losses') shows all, and --plugin FILE adds your own" in errors
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder, "--json", "--plugin", worst_pair)
     assert code == 0, errors
-    assert Run.open(folder).configuration.loss.name == "worst-pair"
+    assert Run.open(folder).config.loss.name == "worst-pair"
 
 
 def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, capsys, monkeypatch):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fontTools.ttLib import TTFont
 
-from kinfold.data.glyphs import MANIFEST, SIZE, draw, opened
+from kinfold.data.glyphs import MANIFEST, SIZE, draw, open_glyphs
 
 FACES = [
     *(f"DejaVuSans{style}.ttf" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -39,7 +39,7 @@ def main() -> None:
     faces = [{"file": name, "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest()} for name in FACES]
     pictures: dict[int, dict[int, bytes]] = defaultdict(dict)  # code -> face -> picture
     for face, name in enumerate(FACES):
-        font = opened(folder / name)
+        font = open_glyphs(folder / name)
         blank = {draw(font, code).tobytes() for code in (0x20, 0x10FFFD)}  # nothing, and the box for what is missing
         for code in sorted(TTFont(folder / name).getBestCmap()):
             if code > MOST or unicodedata.category(chr(code)) not in KINDS:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinfold import data, metrics, recipes
-from kinfold.files import write_text
+from kinfold.files.atomic import write_text
 from kinfold.report.references import write_references
 from kinfold.training import Event, Run, parts
-from kinfold.training.embedding import embedded
+from kinfold.training.builder import compute_metrics
+from kinfold.training.embedding import compute_embeddings
 from kinfold.training.folder import RunFolder
 from kinfold.training.run import train
-from kinfold.training.work import measure
 
 STEPS = 150
 SEEDS = (0, 1)
@@ -50,7 +50,7 @@ Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """Scores of one method on the test classes, one dictionary for each seed."""
 
     method: str
@@ -73,7 +73,9 @@ def _named(method: str, seed: int) -> str:
     return f"{method}, seed {seed}"
 
 
-def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: data.Dataset | None = None) -> list[Row]:
+def demo(
+    folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: data.Dataset | None = None
+) -> list[DemoRow]:
     """Train and compare; every run is a folder below `folder`, and what is finished is not done again.
 
     `tell`: is told how far each stage is. `glyphs`: these characters instead of all. The best row comes first.
@@ -85,10 +87,10 @@ def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: dat
     tell = tell or (lambda stage, share: None)
     tell(PIXELS, 0.0)
     pictures = test.items.array().reshape(len(test), -1)  # type: ignore[attr-defined]  # glyphs are rows of an array
-    pixels = Row(PIXELS, [metrics.evaluate(pictures.astype("float32"), test.labels, metrics=NAMES)])
+    pixels = DemoRow(PIXELS, [metrics.evaluate(pictures.astype("float32"), test.labels, metrics=NAMES)])
     tell(PIXELS, 1.0)
     untrained: list[dict[str, float]] = []
-    trained: list[Row] = []
+    trained: list[DemoRow] = []
     for method, changes in METHODS.items():
         found = []
         for seed in SEEDS:
@@ -103,8 +105,8 @@ def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: dat
                 tell(_named(UNTRAINED, seed), 0.0)
                 untrained.append(_untrained(run))
                 tell(_named(UNTRAINED, seed), 1.0)
-        trained.append(Row(method, found))
-    beside = [pixels, Row(UNTRAINED, untrained)]
+        trained.append(DemoRow(method, found))
+    beside = [pixels, DemoRow(UNTRAINED, untrained)]
     rows = sorted([*beside, *trained], key=lambda row: -row.mean(NAMES[0]))
     write_references(folder, "glyphs", {row.method: row.scores for row in beside})  # for the report
     write_text(folder / "table.md", markdown(rows))
@@ -112,14 +114,14 @@ def demo(folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: dat
     return rows
 
 
-def markdown(rows: list[Row]) -> str:
+def markdown(rows: list[DemoRow]) -> str:
     """The table, with the range of the seeds beside the mean."""
     lines = ["# kinfold demo", "", (__doc__ or "").strip(), ""]
     lines += [f"| method | {' | '.join(f'{name}, %: {SHOWN}' for name in NAMES)} |", f"|---{'|---' * len(NAMES)}|"]
     return "\n".join([*lines, *(f"| {row.method} | {' | '.join(cells(row))} |" for row in rows), ""])
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: DemoRow) -> list[str]:
     """The mean of each metric in percent, with the smallest and the largest where there are several seeds."""
     found = []
     for name in NAMES:
@@ -129,7 +131,7 @@ def cells(row: Row) -> list[str]:
     return found
 
 
-def as_csv(rows: list[Row]) -> str:
+def as_csv(rows: list[DemoRow]) -> str:
     """Every score: method, seed, metric, value."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -151,7 +153,7 @@ def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, sta
         run = train(None, folder, resume=True, dataset=glyphs, callbacks=[follow])
     else:
         changes = [*changes, "evaluation.diagnose=never", f"evaluation.metrics={[*NAMES]}"]
-        run = train(recipes.find("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[follow])
+        run = train(recipes.find_recipe("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[follow])
     tell(stage, 1.0)
     return run
 
@@ -159,4 +161,6 @@ def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, sta
 def _untrained(run: Run) -> dict[str, float]:
     """The scores of the network as it was before the first step."""
     test = run.data("test")
-    return measure(embedded(parts.model(run.configuration), test, run.pipeline), test, NAMES, run.distance)
+    return compute_metrics(
+        compute_embeddings(parts.build_model(run.config), test, run.pipeline), test, NAMES, run.distance
+    )

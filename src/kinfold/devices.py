@@ -3,7 +3,7 @@
 import torch
 
 
-def checked_device(name: torch.device | str) -> torch.device:
+def resolve_device(name: torch.device | str) -> torch.device:
     """The device of this name; ValueError where there is none on this machine.
 
     >>> checked_device("cpu")

@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 
-def needed(module: str, package: str, extra: str, purpose: str) -> Any:
+def import_optional(module: str, package: str, extra: str, purpose: str) -> Any:
     """The imported module, or an ImportError that says what for, and which extra of kinfold brings the package."""
     try:
         return importlib.import_module(module)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.data import ImageFiles, load, make
+from kinfold.data import ImageFiles, create_dataset, load
 from kinfold.data.image_reading import flatten, open_image
 from kinfold.report.thumbnails import Thumbnails
 from kinfold.training import Run, train
@@ -56,7 +56,7 @@ def test_the_background_is_kept_with_the_run_and_used_by_whatever_embeds(
     capsys, monkeypatch, shapes, black_run, tmp_path
 ):
     opened = Run.open(black_run)
-    assert 'background = "black"' in opened.place.configuration.read_text()
+    assert 'background = "black"' in opened.run_folder.configuration.read_text()
     expected = opened.embed(drawn(shapes, tmp_path / "black", "black"))
     assert opened.embed(opened.data("test")).equal(expected)
     assert not opened.embed(drawn(shapes, tmp_path / "white", "white")).equal(expected)
@@ -95,7 +95,9 @@ def test_an_export_says_which_background_its_images_need(capsys, monkeypatch, bl
 
 def test_thumbnails_of_a_report_have_the_background_of_the_run(shapes, tmp_path):
     paths = sorted(path.relative_to(shapes).as_posix() for path in shapes.rglob("*.png"))
-    dataset = make("shapes", ImageFiles(shapes, paths), [path.split("/")[1] for path in paths], ["test"] * len(paths))
+    dataset = create_dataset(
+        "shapes", ImageFiles(shapes, paths), [path.split("/")[1] for path in paths], ["test"] * len(paths)
+    )
     for background, brightness in (("black", 0), ("white", 255)):
         thumbnails = Thumbnails()
         thumbnails.want(background, dataset, [0], background)

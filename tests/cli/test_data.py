@@ -111,9 +111,9 @@ def test_parts_of_other_work_are_refused(folder, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(dataset, tmp_path / "f.npz", stops, about={"size": 1})
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", stops, about={"size": 1})
     with pytest.raises(ValueError, match="size differ"):
-        embedding.embed(dataset, tmp_path / "f.npz", about={"size": 2})
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", about={"size": 2})
 
 
 def test_a_stopped_run_goes_on(folder, tmp_path, monkeypatch):
@@ -125,17 +125,17 @@ def test_a_stopped_run_goes_on(folder, tmp_path, monkeypatch):
         seen.append(len(images))
         if stop_after is not None and len(seen) > stop_after:
             raise KeyboardInterrupt
-        return embedding.pixels(images)
+        return embedding.flatten_pixels(images)
 
     options = {"transform": kinfold.data.Warp(5), "batch_size": 2}
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(dataset, tmp_path / "f.npz", lambda images: model(images, 5), **options)
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", lambda images: model(images, 5), **options)
     assert sum(seen[:5]) == 10
     seen.clear()
-    embedding.embed(dataset, tmp_path / "f.npz", model, **options)
+    embedding.embed_to_file(dataset, tmp_path / "f.npz", model, **options)
     assert sum(seen) == 15 - 8  # two parts of four were there
     whole = np.load(tmp_path / "f.npz")
-    embedding.embed(dataset, tmp_path / "g.npz", **options)
+    embedding.embed_to_file(dataset, tmp_path / "g.npz", **options)
     again = np.load(tmp_path / "g.npz")
     assert all(np.array_equal(whole[name], again[name]) for name in again.files)
 

@@ -7,8 +7,8 @@ from kinfold.cli.demo_progress import Lines
 from tests.cli.runs import run
 
 ROWS = [
-    demo.Row("margin", [{"recall@1": 0.83, "map@r": 0.57}, {"recall@1": 0.87, "map@r": 0.63}]),
-    demo.Row(demo.PIXELS, [{"recall@1": 0.49, "map@r": 0.21}]),
+    demo.DemoRow("margin", [{"recall@1": 0.83, "map@r": 0.57}, {"recall@1": 0.87, "map@r": 0.63}]),
+    demo.DemoRow(demo.PIXELS, [{"recall@1": 0.49, "map@r": 0.21}]),
 ]
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from kinfold.cli.export import in_words
 from kinfold.data.presets import PIPELINES
 from kinfold.data.transforms import Compose
-from kinfold.models.export import Deployed
+from kinfold.models.export import DeployedModel
 from kinfold.training import Run, train
 from tests.cli.runs import SHORT, feature_run, glyph_files, picture_run, run
 
@@ -109,7 +109,7 @@ def test_a_model_that_differs_ends_with_code_one_and_leaves_nothing(tmp_path, ca
 def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_path, capsys, monkeypatch):
     """As if the normalisation of the pixels were forgotten on the way."""
 
-    class Forgetful(Deployed):
+    class Forgetful(DeployedModel):
         def __init__(self, embedder, normalize, unit):
             super().__init__(embedder, None, unit)
 

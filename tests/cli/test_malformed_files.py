@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from kinfold.documents import write_result
-from kinfold.training.parsing import to_toml
+from kinfold.files.documents import write_result
+from kinfold.training.config.parsing import to_toml
 from tests.cli.runs import feature_run, run
 
 WRONG = [None, True, -1, 10**30, 1e400, float("nan"), "x", [], {}, [[]], {"a": {}}]

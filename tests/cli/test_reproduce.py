@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from kinfold.documents import SHA256
+from kinfold.files.checksums import SHA256
 from kinfold.models import create
-from kinfold.recipes import papers
-from kinfold.training.parsing import read
+from kinfold.papers import published
+from kinfold.training.config.parsing import read_tables
 from kinfold.training.run import Run
 from tests.cli.runs import run
 from tests.data.trees import cub_tree
-from tests.reproduction.features import feature_file
+from tests.papers.features import feature_file
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,16 @@ def features(tmp_path_factory):
 def test_without_a_name_the_tables_are_listed(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "reproduce")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == papers.names()
+    assert [line.split()[0] for line in out.splitlines()] == published.list_tables()
     assert "Recall on CUB-200-2011 and Cars-196, d = 1024 (Table 1)" in out
     _, out, _ = run(capsys, monkeypatch, "list", "tables")
-    assert [line.split()[0] for line in out.splitlines()] == papers.names()
+    assert [line.split()[0] for line in out.splitlines()] == published.list_tables()
 
 
 def test_every_table_is_on_the_page_with_its_rows():
     page = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text()
-    for name in papers.names():
-        table = papers.find(name)
+    for name in published.list_tables():
+        table = published.load_table(name)
         quoted = sum(row.quoted is not None for row in table.rows)
         data = ", ".join(table.data) or "-"
         counts = f"{len(table.rows) - quoted} | {quoted}"
@@ -47,7 +47,7 @@ def test_everything_is_listed_with_source_settings_and_published_numbers(capsys,
     code, out, _ = run(capsys, monkeypatch, "reproduce", "--all", "--dry-run", "--json")
     assert code == 0
     listed = json.loads(out)
-    tables = [papers.find(name) for name in papers.names()]
+    tables = [published.load_table(name) for name in published.list_tables()]
     assert [(entry["table"], entry["row"]) for entry in listed] == [
         (t.name, row.name) for t in tables for row in t.rows
     ]
@@ -179,6 +179,6 @@ def test_at_full_scale_the_data_below_the_root_and_the_weights_given_are_used(ca
     assert code == 0, err + out
     assert "INFLATED" in out
     (cell,) = (tmp_path / "out" / "cub" / "runs" / "cub" / "triplet-d").glob("seed-0/fold-0")
-    kept = read(Run.open(cell).place.configuration)
+    kept = read_tables(Run.open(cell).run_folder.configuration)
     assert kept["model"]["weights"] == str(tmp_path / "resnet50.pth")
     assert kept["data"]["root"] == str(tmp_path / "data" / "cub")

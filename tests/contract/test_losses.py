@@ -201,7 +201,7 @@ def test_the_first_anchors_against_the_whole_batch_give_their_part_of_its_loss(n
 
 @pytest.mark.parametrize("name", ON_PAIRS)
 def test_an_empty_reference_set_gives_a_zero_with_a_graph(name):
-    memory = kinfold.pairs.Memory(8)
+    memory = kinfold.pairs.CrossBatchMemory(8)
     leaf = X.clone().requires_grad_()
     value = make(name)(leaf, Y, ids=torch.arange(len(Y)), **memory.reference())
     assert value.item() == 0

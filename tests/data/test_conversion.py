@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from kinfold.data import Batches, ImageError, Rows, make, to_dataset
+from kinfold.data import Batches, ImageError, Rows, create_dataset, to_dataset
 
 from .trees import picture
 
@@ -71,7 +71,7 @@ def test_rows_of_features_come_as_arrays_tensors_lists_and_torch_data_sets():
 
 
 def test_a_data_set_is_taken_as_it_is_unless_it_is_of_the_other_kind():
-    rows = make("rows", Rows(np.eye(2)), ["a", "b"], ["test"] * 2)
+    rows = create_dataset("rows", Rows(np.eye(2)), ["a", "b"], ["test"] * 2)
     assert to_dataset(rows, features=True) is rows
     with pytest.raises(ValueError, match="the run x embeds images, but rows holds features"):
         to_dataset(rows, features=False, taker="the run x")

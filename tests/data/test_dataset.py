@@ -4,13 +4,13 @@ import torch
 
 import kinfold.data
 from kinfold import registry
-from kinfold.data import Dataset, ImageFiles, Rows, make
+from kinfold.data import Dataset, ImageFiles, Rows, create_dataset
 
 from . import trees
 
 
 def birds() -> Dataset:
-    return make(
+    return create_dataset(
         "birds",
         Rows(np.arange(8.0).reshape(4, 2)),
         labels=["wren", "jay", "wren", "crow"],
@@ -28,7 +28,7 @@ def test_classes_are_sorted_and_labels_point_to_them():
 
 
 def test_integer_labels_are_sorted_as_numbers():
-    assert make("n", Rows(np.zeros((3, 1))), [10, 9, -1], ["train"] * 3).classes == ("-1", "9", "10")
+    assert create_dataset("n", Rows(np.zeros((3, 1))), [10, 9, -1], ["train"] * 3).classes == ("-1", "9", "10")
 
 
 def test_a_subset_counts_its_classes_anew():
@@ -61,13 +61,13 @@ def test_wrong_parts_are_refused():
     with pytest.raises(ValueError, match=r"labels must be int64 of shape \(2,\)"):
         Dataset("x", rows, torch.tensor([0]), ("a",), np.array(["train", "train"]))
     with pytest.raises(ValueError, match=r"split must have shape \(2,\)"):
-        make("x", rows, ["a", "b"], ["train"])
+        create_dataset("x", rows, ["a", "b"], ["train"])
     with pytest.raises(ValueError, match="coarse and coarse_classes belong together"):
         Dataset("x", rows, torch.tensor([0, 0]), ("a",), np.array(["train"] * 2), coarse=torch.tensor([0, 0]))
     with pytest.raises(ValueError, match="the label 'c' is not among the 2 classes"):
-        make("x", rows, ["a", "c"], ["train"] * 2, classes=["a", "b"])
+        create_dataset("x", rows, ["a", "c"], ["train"] * 2, classes=["a", "b"])
     with pytest.raises(ValueError, match="there are no items"):
-        make("x", Rows(np.zeros((0, 1))), [], [])
+        create_dataset("x", Rows(np.zeros((0, 1))), [], [])
     with pytest.raises(ValueError, match=r"boxes must have shape \(1, 4\)"):
         ImageFiles("x", ["a"], boxes=np.zeros((2, 4)))
     with pytest.raises(ValueError, match="1 images but 2 row numbers"):
@@ -101,8 +101,8 @@ def test_load_names_the_nearest_data_set_and_option(tmp_path):
 
 def test_the_text_of_a_data_set_is_short_however_many_classes_it_has():
     names = [f"class {number}" for number in range(5000)]
-    dataset = make("many", Rows(np.zeros((5000, 2))), names, ["train"] * 4000 + ["test"] * 1000)
+    dataset = create_dataset("many", Rows(np.zeros((5000, 2))), names, ["train"] * 4000 + ["test"] * 1000)
     assert repr(dataset) == (
         "<Dataset 'many': 5,000 items (4,000 train, 1,000 test), 5,000 classes ('class 0', 'class 1', 'class 10', ...)>"
     )
-    assert "\x1b" not in repr(make("odd", Rows(np.zeros((1, 2))), ["\x1b[31m"], ["train"]))
+    assert "\x1b" not in repr(create_dataset("odd", Rows(np.zeros((1, 2))), ["\x1b[31m"], ["train"]))

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from kinfold.data import Rows, embedding, make
+from kinfold.data import Rows, create_dataset, embedding
 from kinfold.data.columns import read_columns
-from kinfold.files import UnsafePathError
+from kinfold.files.paths import UnsafePathError
 
 COUNT = 40
 
@@ -20,7 +20,7 @@ COUNT = 40
 def dataset(monkeypatch):
     monkeypatch.setattr(embedding, "PART", 8)
     rows = np.arange(COUNT * 3, dtype=np.uint8).reshape(COUNT, 1, 3)
-    return make("rows", Rows(rows), [f"class {i // 4}" for i in range(COUNT)], ["train"] * COUNT)
+    return create_dataset("rows", Rows(rows), [f"class {i // 4}" for i in range(COUNT)], ["train"] * COUNT)
 
 
 class StoppedError(Exception):
@@ -34,7 +34,7 @@ def stop_after(batches):
         done.append(len(images))
         if len(done) > batches:
             raise StoppedError
-        return embedding.pixels(images)
+        return embedding.flatten_pixels(images)
 
     return model
 
@@ -42,7 +42,7 @@ def stop_after(batches):
 def stopped(dataset, out):
     """Sixteen items in two parts, and the folder that they are in."""
     with pytest.raises(StoppedError):
-        embedding.embed(dataset, out, stop_after(5), batch_size=4)
+        embedding.embed_to_file(dataset, out, stop_after(5), batch_size=4)
     folder = out.with_name(f"{out.name}.parts")
     assert sorted(path.name for path in folder.glob("*.npz")) == ["000000000000.npz", "000000000008.npz"]
     return folder
@@ -65,16 +65,16 @@ def test_a_second_writer_of_the_same_file_is_refused_and_disturbs_nothing(datase
     def model(images):
         if not refused:
             with pytest.raises(ValueError, match=r"another process is writing .*f.npz; wait for it"):
-                embedding.embed(dataset, out, batch_size=4)
+                embedding.embed_to_file(dataset, out, batch_size=4)
             done = subprocess.run([sys.executable, "-c", second, out], capture_output=True, text=True, timeout=120)
             refused.append(done.stderr)
-        return embedding.pixels(images)
+        return embedding.flatten_pixels(images)
 
-    embedding.embed(dataset, out, model, batch_size=4)
+    embedding.embed_to_file(dataset, out, model, batch_size=4)
     assert f"another process is writing {out}" in refused[0]
     assert is_whole(out)
     assert [*tmp_path.iterdir()] == [out]
-    embedding.embed(dataset, out, batch_size=4)  # afterwards it may be written again
+    embedding.embed_to_file(dataset, out, batch_size=4)  # afterwards it may be written again
     assert is_whole(out)
 
 
@@ -99,12 +99,12 @@ def test_a_part_that_was_cut_or_changed_is_named(dataset, tmp_path):
     for damaged in (content[:50], b"", content[:100] + bytes([content[100] ^ 1]) + content[101:]):
         part.write_bytes(damaged)
         with pytest.raises(ValueError, match=rf"{part} is damaged: .* Delete {folder} and embed anew"):
-            embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+            embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     part.unlink()
     with pytest.raises(ValueError, match=rf"{part} cannot be read: No such file"):
-        embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     part.write_bytes(content)
-    embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+    embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     assert is_whole(tmp_path / "f.npz")
 
 
@@ -115,7 +115,7 @@ def test_parts_that_hold_an_item_twice_are_not_joined(dataset, tmp_path):
     shutil.copy(folder / listed[0]["file"], folder / listed[1]["file"])
     (folder / "list.json").write_text(json.dumps([listed[0], {**listed[0], "file": listed[1]["file"]}]))
     with pytest.raises(ValueError, match=r"every item must be there once, in its order \(40 items, 40 rows\)"):
-        embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     assert not (tmp_path / "f.npz").exists()
 
 
@@ -125,7 +125,7 @@ def test_notes_of_the_parts_that_are_malformed_are_named(name, dataset, tmp_path
     for content in (b"", b"[" * 100_000, b"3", b"null", b"\xff", b'[{"file": "../x.npz", "count": 8, "sha256": "0"}]'):
         (folder / name).write_bytes(content)
         with pytest.raises(ValueError, match=rf"{folder / name} is (damaged|not valid|not a text file)"):
-            embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+            embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
 
 
 @pytest.mark.parametrize("name", [".lock", "about.json", "list.json", "000000000008.npz", ""])
@@ -137,7 +137,7 @@ def test_no_link_among_the_parts_is_followed(name, dataset, tmp_path):
     os.symlink(victim / "target", folder / name if name else folder)
     before = {path: path.is_file() and path.read_bytes() for path in victim.rglob("*")}
     with pytest.raises(UnsafePathError, match="is a symbolic link"):
-        embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     assert {path: path.is_file() and path.read_bytes() for path in victim.rglob("*")} == before
 
 
@@ -145,14 +145,14 @@ def test_only_listed_files_are_deleted_when_all_is_done(dataset, tmp_path):
     folder = stopped(dataset, tmp_path / "f.npz")
     for name in ("mine.txt", "000000000003.npz"):
         (folder / name).write_text("mine")
-    embedding.embed(dataset, tmp_path / "f.npz", batch_size=4)
+    embedding.embed_to_file(dataset, tmp_path / "f.npz", batch_size=4)
     assert is_whole(tmp_path / "f.npz")
     assert sorted(path.name for path in folder.iterdir()) == ["000000000003.npz", "mine.txt"]
 
 
 def test_a_feature_file_that_was_changed_is_named_and_files_of_others_are_taken(dataset, tmp_path):
     out = tmp_path / "f.npz"
-    embedding.embed(dataset, out, batch_size=4)
+    embedding.embed_to_file(dataset, out, batch_size=4)
     assert "sha256" not in read_columns(out).names
     with np.load(out) as file:
         arrays = dict(file)

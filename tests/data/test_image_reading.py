@@ -12,7 +12,17 @@ import pytest
 from PIL import Image
 
 import kinfold
-from kinfold.data import Batches, ImageError, ImageFiles, Rows, cached, check_images, decode, make, open_image
+from kinfold.data import (
+    Batches,
+    ImageError,
+    ImageFiles,
+    Rows,
+    cache_images,
+    check_images,
+    create_dataset,
+    decode,
+    open_image,
+)
 from kinfold.data.image_reading import FORMATS, flatten, is_transparent, parse_background
 
 from .trees import picture
@@ -121,7 +131,7 @@ def test_thirty_two_bits_are_refused_because_their_range_is_not_known(tmp_path, 
 def test_arrays_with_a_fourth_channel_are_transparent_too():
     pixels = np.zeros((2, 3, 3, 4), dtype=np.uint8)
     pixels[1, ..., 3] = 255
-    dataset = make("clear", Rows(pixels), ["a", "b"], ["train"] * 2)
+    dataset = create_dataset("clear", Rows(pixels), ["a", "b"], ["train"] * 2)
     batch = next(iter(Batches(dataset, background="lime")))
     assert batch.images[0].flatten(1).T.unique(dim=0).tolist() == [[0, 255, 0]]
     assert batch.images[1].max() == 0
@@ -129,8 +139,8 @@ def test_arrays_with_a_fourth_channel_are_transparent_too():
 
 def test_the_cache_and_every_worker_use_the_same_background(tmp_path):
     Image.new("RGBA", (4, 4), (*RED, 0)).save(tmp_path / "a.png")
-    dataset = make("clear", ImageFiles(tmp_path, ["a.png"]), ["a"], ["train"])
-    kept, _ = cached(dataset, background="black")
+    dataset = create_dataset("clear", ImageFiles(tmp_path, ["a.png"]), ["a"], ["train"])
+    kept, _ = cache_images(dataset, background="black")
     assert kept.items[0].max() == 0
     assert next(iter(Batches(dataset, background="black"))).images.max() == 0
     assert next(iter(Batches(dataset))).images.min() == 255
@@ -142,7 +152,7 @@ def test_a_check_counts_the_images_that_are_transparent(tmp_path):
     Image.new("RGBA", (4, 4), (*RED, 254)).save(tmp_path / "c.png")
     (tmp_path / "d.png").touch()
     names = ["a.png", "b.png", "c.png", "d.png"]
-    checked = check_images(make("some", ImageFiles(tmp_path, names), list("abab"), ["train"] * 4))
+    checked = check_images(create_dataset("some", ImageFiles(tmp_path, names), list("abab"), ["train"] * 4))
     assert checked.transparent == [2]
     assert list(checked.broken) == [3]
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.data import Batches, ImageError, ImageFiles, broken_images, cached, decode, make, readable
+from kinfold.data import (
+    Batches,
+    ImageError,
+    ImageFiles,
+    broken_images,
+    cache_images,
+    create_dataset,
+    decode,
+    keep_readable,
+)
 
 from .trees import picture
 
@@ -21,7 +30,7 @@ def damaged(tmp_path):
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "text.png").write_text("<html>not found</html>")
     files = ImageFiles(tmp_path, NAMES, source="list.txt", rows=range(10, 16))
-    return make("damaged", files, labels=list("ababab"), split=["train"] * 6)
+    return create_dataset("damaged", files, labels=list("ababab"), split=["train"] * 6)
 
 
 @pytest.mark.parametrize("index", BROKEN)
@@ -32,13 +41,13 @@ def test_a_broken_image_is_named_with_its_row_and_what_is_wrong(damaged, index):
 
 def test_broken_images_are_found_before_a_run(damaged):
     assert list(broken_images(damaged)) == list(BROKEN)
-    kept, broken = readable(damaged, errors="skip")
+    kept, broken = keep_readable(damaged, errors="skip")
     assert (len(kept), list(broken)) == (2, list(BROKEN))
     assert kept.labels.tolist() == [0, 1]
     with pytest.raises(ImageError, match=r"row 11: .*gone.jpg is missing \(4 such of 6"):
-        readable(damaged)
+        keep_readable(damaged)
     with pytest.raises(ValueError, match="errors must be 'raise' or 'skip'"):
-        readable(damaged, errors="ignore")
+        keep_readable(damaged, errors="ignore")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -54,8 +63,8 @@ def test_a_run_stops_at_a_broken_image_or_skips_and_counts_it(damaged, workers):
 
 def test_the_cache_stops_or_skips_too(damaged):
     with pytest.raises(ImageError, match=r"gone.jpg is missing"):
-        cached(damaged)
-    kept, skipped = cached(damaged, errors="skip")
+        cache_images(damaged)
+    kept, skipped = cache_images(damaged, errors="skip")
     assert (len(kept), list(skipped)) == (2, list(BROKEN))
 
 

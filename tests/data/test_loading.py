@@ -14,9 +14,9 @@ from kinfold.data import (
     RandomResizedCrop,
     Resize,
     Rows,
-    cached,
+    cache_images,
+    create_dataset,
     decode,
-    make,
 )
 
 from .trees import picture
@@ -27,7 +27,7 @@ def pictures(tmp_path):
     for index in range(10):
         picture(tmp_path / f"{index}.png", index, size=(24 + index, 20))
     files = ImageFiles(tmp_path, [f"{index}.png" for index in range(10)])
-    return make("pictures", files, labels=[index // 2 for index in range(10)], split=["train"] * 10)
+    return create_dataset("pictures", files, labels=[index // 2 for index in range(10)], split=["train"] * 10)
 
 
 def tensors(batches, epoch=0):
@@ -97,7 +97,7 @@ def test_an_epoch_goes_on_after_the_batches_that_were_seen(pictures):
 @pytest.mark.parametrize("transform", [RandomResizedCrop(8), None], ids=["augmented", "rows"])
 def test_every_iteration_is_a_new_epoch(pictures, kind, transform):
     if transform is None:
-        pictures = make("rows", Rows(np.arange(20.0).reshape(10, 2)), pictures.labels, ["train"] * 10)
+        pictures = create_dataset("rows", Rows(np.arange(20.0).reshape(10, 2)), pictures.labels, ["train"] * 10)
 
     def made():
         if kind == "shuffled":
@@ -169,7 +169,7 @@ def test_images_of_different_sizes_need_a_transform(pictures):
 
 
 def test_arrays_of_small_images_in_grey_and_colour():
-    glyphs = make("g", Rows(np.arange(48, dtype=np.uint8).reshape(3, 4, 4)), [0, 0, 1], ["train"] * 3)
+    glyphs = create_dataset("g", Rows(np.arange(48, dtype=np.uint8).reshape(3, 4, 4)), [0, 0, 1], ["train"] * 3)
     plain = next(iter(Batches(glyphs, mode="L"))).images
     assert plain.shape == (3, 1, 4, 4)
     assert plain.flatten().tolist() == list(range(48))
@@ -178,13 +178,13 @@ def test_arrays_of_small_images_in_grey_and_colour():
 
 
 def test_features_come_as_they_are():
-    rows = make("f", Rows(np.eye(4, dtype=np.float32)), [0, 0, 1, 1], ["train"] * 4)
+    rows = create_dataset("f", Rows(np.eye(4, dtype=np.float32)), [0, 0, 1, 1], ["train"] * 4)
     batch = next(iter(Batches(rows, batch_size=3)))
     assert torch.equal(batch.images, torch.eye(4)[:3])
 
 
 def test_the_cache_gives_the_same_batches(pictures):
-    kept, skipped = cached(pictures)
+    kept, skipped = cache_images(pictures)
     assert not skipped
     options = {"transform": RandomResizedCrop(8), "shuffle": True, "batch_size": 3}
     assert same(tensors(Batches(kept, **options)), tensors(Batches(pictures, **options)))
@@ -192,10 +192,10 @@ def test_the_cache_gives_the_same_batches(pictures):
 
 
 def test_the_cache_shrinks_large_images_and_stops_at_its_limit(pictures):
-    kept, _ = cached(pictures, short_side=10)
+    kept, _ = cache_images(pictures, short_side=10)
     assert kept.items[0].shape == (10, 12, 3)
     expected = Resize(10)(decode(pictures.items[0]), torch.Generator())
     assert kept.items[0].tobytes() == expected.tobytes()
-    assert cached(pictures, short_side=100)[0].items[0].shape == (20, 24, 3)
+    assert cache_images(pictures, short_side=100)[0].items[0].shape == (20, 24, 3)
     with pytest.raises(ValueError, match=r"already take more than .* GiB; give a smaller short_side"):
-        cached(pictures, limit=2000)
+        cache_images(pictures, limit=2000)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from kinfold.data import Batches, ImageError, Warp
 from kinfold.data.features import features
-from kinfold.data.fingerprint import fingerprint
+from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.folder import folder
 from kinfold.data.images import decode
 from kinfold.data.table import table
@@ -178,7 +178,7 @@ def test_images_inside_a_parquet_file_are_read_as_images(tmp_path):
     assert decode(part.items[1]).getpixel((0, 0)) == (0, 0, 255)
     assert next(iter(Batches(part, Warp(4)))).images.shape == (2, 3, 4, 4)
     assert next(iter(Batches(part, Warp(4), workers=1))).images.shape == (2, 3, 4, 4)
-    assert fingerprint(part) != fingerprint(dataset)
+    assert compute_fingerprint(part) != compute_fingerprint(dataset)
     with pytest.raises(ValueError, match="holds the images itself, in 'image': leave images= out"):
         table(path, images=tmp_path)
 

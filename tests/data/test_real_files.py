@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kinfold.data import Batches, decode, pipeline, unpack
+from kinfold.data import Batches, create_pipeline, decode, unpack
 from kinfold.data.cub import cub
 from kinfold.data.features import features
 from kinfold.data.omniglot import omniglot
@@ -57,7 +57,7 @@ def test_cub_in_its_official_layout_has_the_counts_of_the_papers(cub_photos):
 def test_cub_photos_through_a_pipeline(cub_photos):
     listed = table(real("cub200_2011_s96.labels.csv"), images=cub_photos, columns={"label": "class_name"})
     test = listed.subset("test")
-    chosen = pipeline("bn-inception")
+    chosen = create_pipeline("bn-inception")
     first = np.arange(len(test)) < 8
     batch = next(iter(Batches(test.where(first), chosen.test, chosen.normalize, batch_size=8, workers=2)))
     assert batch.images.shape == (8, 3, 227, 227)

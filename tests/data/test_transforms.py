@@ -18,11 +18,11 @@ from kinfold.data import (
     RandomResizedCrop,
     Resize,
     Warp,
-    pipeline,
+    create_pipeline,
 )
 from kinfold.data.normalize import STUDY_BN_INCEPTION
 from kinfold.data.presets import PIPELINES
-from kinfold.seeds import derived
+from kinfold.seeding import derive_generator
 
 
 def noise(width=40, height=30, mode="RGB"):
@@ -137,7 +137,7 @@ DRAWS_NOTHING = ("small-grey",)
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipelines_give_one_size_and_repeat_with_the_generator(name):
-    chosen, image = pipeline(name), noise(300, 200)
+    chosen, image = create_pipeline(name), noise(300, 200)
     size = SIZES.get(name, 224)
     assert chosen.test(image, generator()).size == (size, size)
     first, again = chosen.train(image, generator(3)), chosen.train(image, generator(3))
@@ -150,12 +150,12 @@ def test_pipelines_give_one_size_and_repeat_with_the_generator(name):
 
 def test_an_unknown_pipeline_is_an_error_with_the_nearest_name():
     with pytest.raises(ValueError, match="did you mean 'study-red'"):
-        pipeline("study-redd")
+        create_pipeline("study-redd")
 
 
 def test_derived_generators_differ_in_every_number():
     draws = {
-        float(torch.rand((), generator=derived(seed, epoch, item)))
+        float(torch.rand((), generator=derive_generator(seed, epoch, item)))
         for seed in range(4)
         for epoch in range(10)
         for item in range(50)

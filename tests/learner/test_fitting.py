@@ -12,11 +12,11 @@ from sklearn.model_selection import GridSearchCV
 
 import kinfold
 from kinfold import registry
-from kinfold.data import Rows, make
+from kinfold.data import Rows, create_dataset
 from kinfold.learner.fitting import batch_shape
 from kinfold.losses import Loss
 from kinfold.training import parts
-from kinfold.training.configuration import Data
+from kinfold.training.config.settings import DataConfig
 
 from .problems import blobs
 
@@ -78,8 +78,10 @@ def test_the_step_that_does_best_on_held_out_classes_is_kept():
     assert learner.scores_[learner.best_step_] == best > last + 0.1
     assert (learner.n_iter_, len(learner.classes_)) == (40, 10)
     # the model is the one of that step: on the classes that were held out it has that very value
-    data = make("digits", Rows(rows), labels, ["train"] * len(labels))
-    held = np.isin(labels, [int(name) for name in parts.split(data, Data(validation=0.5)).validation.classes])
+    data = create_dataset("digits", Rows(rows), labels, ["train"] * len(labels))
+    held = np.isin(
+        labels, [int(name) for name in parts.split_classes(data, DataConfig(validation=0.5)).validation.classes]
+    )
     assert learner.score(rows[held], labels[held]) == pytest.approx(best, abs=1e-3)
 
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import kinfold
-from kinfold.training.usual import USUAL_MINERS
+from kinfold.training.defaults import USUAL_MINERS
 
 from .problems import blobs, hidden_classes
 

@@ -7,7 +7,7 @@ import torch
 
 import kinfold
 from kinfold.losses import Mined
-from kinfold.pairs import Memory, Relation, Triplets
+from kinfold.pairs import CrossBatchMemory, Relation, Triplets
 from tests.problems import LOSSES, NUM_CLASSES, batch, draws, gradient, has_proxies, is_finite, kind_of, make
 
 X, Y = batch(101, dtype=torch.float32)
@@ -147,9 +147,9 @@ def test_no_option_is_ignored(name, option):
 
 def test_all_of_a_memory_is_saved():
     """A queue whose position was not saved began at its start again after a resume."""
-    memory = Memory(5)
+    memory = CrossBatchMemory(5)
     memory.update(X[:3], Y[:3], torch.arange(3))
-    twin = Memory(5)
+    twin = CrossBatchMemory(5)
     twin.load_state_dict(memory.state_dict())
     for ring in (memory, twin):
         ring.update(X[3:6], Y[3:6], torch.arange(3, 6))
@@ -225,7 +225,7 @@ def test_a_subclass_is_as_good_as_the_class_itself():
 
     mined = Mined(Mine(), kinfold.miners.create("hard"))
     torch.testing.assert_close(mined(X, Y), Mined(make("contrastive"), kinfold.miners.create("hard"))(X, Y))
-    memory = Memory(20)
+    memory = CrossBatchMemory(20)
     memory.update(X, Y)
     assert Mine()(X, Y, **memory.reference()).isfinite()
     assert Mine()(X, Y, tuples=Relation.from_labels(Y)).isfinite()

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from kinfold.metrics.approximation import approximate, full_products, whole_rows
-from kinfold.metrics.comparison import compare
+from kinfold.metrics._ranking.approximation import approximate, full_products, whole_rows
+from kinfold.metrics._ranking.product_speed import whole_number_products
+from kinfold.metrics._ranking.query_gallery import prepare_rows
+from kinfold.metrics._ranking.ranker import Depth
+from kinfold.metrics._ranking.scan import symmetric_products
 from kinfold.metrics.neighbors import candidate_floor
-from kinfold.metrics.ranks import Depth
-from kinfold.metrics.scan import symmetric_products
-from kinfold.metrics.speed import whole_number_products
 from tests.metrics.spaces import KINDS, make
 
 
@@ -24,7 +24,7 @@ def canonical(comparison, approximation):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_products_are_within_their_slack(kind, distance, dtype):
-    comparison = compare(make(kind, n=90, d=40)[0], None, distance)
+    comparison = prepare_rows(make(kind, n=90, d=40)[0], None, distance)
     with full_products(torch.device("cpu")):
         approximation = approximate(comparison, dtype)
         products = (approximation.queries @ approximation.gallery[:90].T).double()
@@ -45,7 +45,7 @@ def whole_products(approximation, size):
 @pytest.mark.parametrize("distance", ["cosine", "dot"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_of_whole_numbers_are_within_their_slack(kind, distance):
-    comparison = compare(make(kind, n=90, d=40)[0], None, distance)
+    comparison = prepare_rows(make(kind, n=90, d=40)[0], None, distance)
     approximation = approximate(comparison, torch.int8)
     assert approximation.queries.dtype == approximation.gallery.dtype == torch.int8
     products, exact, rows = whole_products(approximation, 90), canonical(comparison, approximation), torch.arange(90)
@@ -58,7 +58,7 @@ def test_products_of_whole_numbers_are_within_their_slack(kind, distance):
 def test_whole_numbers_keep_their_error_between_rows_of_very_different_lengths():
     """A query that is nothing beside the others has a unit that float32 cannot hold."""
     x = make("random", n=60, d=20)[0] * torch.logspace(-30, 3, 60)[:, None]
-    comparison = compare(x, None, "dot")
+    comparison = prepare_rows(x, None, "dot")
     approximation = approximate(comparison, torch.int8)
     off = whole_products(approximation, 60) - canonical(comparison, approximation)
     assert bool((off.abs() <= approximation.slack(canonical(comparison, approximation), torch.arange(60))).all())
@@ -76,7 +76,7 @@ def test_a_row_is_rounded_to_the_nearest_whole_numbers():
 
 @pytest.mark.parametrize("distance", ["cosine", "dot", "euclidean"])
 def test_products_of_some_pairs_have_the_error_of_all(distance):
-    comparison = compare(make("clustered", n=90, d=40)[0], None, distance)
+    comparison = prepare_rows(make("clustered", n=90, d=40)[0], None, distance)
     approximation = approximate(comparison, torch.float32)
     i, j = torch.randint(0, 90, (2, 40_000), generator=torch.Generator().manual_seed(0))
     off = approximation.pairs(i, j).double() - canonical(comparison, approximation)[i, j]
@@ -86,7 +86,7 @@ def test_products_of_some_pairs_have_the_error_of_all(distance):
 def test_errors_reach_what_rounded_rows_can_be_off_by():
     """|x - x'| |y| + |x'| |y - y'| where both rows are rounded to longer ones."""
     x = torch.full((1, 64), 1.0 + 2.0**-8 + 2.0**-20)  # bfloat16 takes it up to 1 + 2^-7
-    comparison = compare(x, x.clone(), "dot")
+    comparison = prepare_rows(x, x.clone(), "dot")
     approximation = approximate(comparison, torch.bfloat16)
     off = float(
         (approximation.queries.double() @ approximation.gallery[:1].double().T)[0, 0] - x.double().square().sum()
@@ -97,7 +97,7 @@ def test_errors_reach_what_rounded_rows_can_be_off_by():
 
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_products_in_pieces_are_within_a_smaller_slack(pieces):
-    comparison = compare(make("clustered", n=100, d=512)[0], None, "cosine")
+    comparison = prepare_rows(make("clustered", n=100, d=512)[0], None, "cosine")
     with full_products(torch.device("cpu")):
         plain = approximate(comparison, torch.float32)
         products = symmetric_products(plain.in_pieces(pieces), 1 << 28)[:100, :100].double()
@@ -112,7 +112,7 @@ def test_products_in_pieces_are_within_a_smaller_slack(pieces):
 
 def test_a_floor_leaves_room_for_two_errors():
     """The k-th score may be lower than its product, and a product lower than its score."""
-    comparison = compare(make("random", n=50)[0], None, "cosine")
+    comparison = prepare_rows(make("random", n=50)[0], None, "cosine")
     for dtype in (torch.bfloat16, torch.float32):
         approximation = approximate(comparison, dtype)
         kth = torch.full((50,), 0.5)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from kinfold.metrics import evaluate, examine, k_means, neighbors, scan
+from kinfold.metrics import evaluate, examine, k_means, neighbors
+from kinfold.metrics._ranking import scan
+from kinfold.metrics._ranking.query_gallery import normalize_rows
 from kinfold.metrics.agreement import ami, contingency, nmi, pairwise_f1
-from kinfold.metrics.comparison import unit_rows
 from tests.metrics.brute_force import rankings
 from tests.metrics.spaces import make
 
@@ -15,10 +16,10 @@ from tests.metrics.spaces import make
 def test_rows_of_any_length_have_a_direction(size):
     x = make("random", n=20, d=5, dtype=torch.float64)[0]
     expected = torch.nn.functional.normalize(x)
-    torch.testing.assert_close(unit_rows(x * size), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(normalize_rows(x * size), expected, rtol=1e-12, atol=1e-12)
     mixed = torch.cat([x[:5] * size, x[5:], torch.zeros(1, 5, dtype=torch.float64)])
-    torch.testing.assert_close(unit_rows(mixed)[:20], expected, rtol=1e-12, atol=1e-12)
-    assert not unit_rows(mixed)[20].any()
+    torch.testing.assert_close(normalize_rows(mixed)[:20], expected, rtol=1e-12, atol=1e-12)
+    assert not normalize_rows(mixed)[20].any()
 
 
 @pytest.mark.parametrize("distance", ["dot", "euclidean"])

@@ -8,11 +8,11 @@ import torch
 
 import kinfold
 from kinfold.metrics import neighbors as function
-from kinfold.metrics import scan
-from kinfold.metrics.approximation import full_products
-from kinfold.metrics.comparison import compare
+from kinfold.metrics._ranking import scan
+from kinfold.metrics._ranking.approximation import full_products
+from kinfold.metrics._ranking.query_gallery import prepare_rows
+from kinfold.metrics._ranking.scan import _sampled_kth
 from kinfold.metrics.neighbors import _neighbors
-from kinfold.metrics.scan import _sampled_kth
 from tests.metrics.brute_force import rankings, scores
 from tests.metrics.spaces import KINDS, make
 
@@ -29,7 +29,7 @@ def expected(x, gallery, distance, k):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_indices_equal_a_full_sort(kind, distance, dtype):
     x, _ = make(kind)
-    comparison = compare(x, None, distance)
+    comparison = prepare_rows(x, None, distance)
     for k in (1, 7, 100):
         with full_products(x.device):
             _, indices = _neighbors(comparison, k, torch.arange(260), 1 << 16, dtype)
@@ -95,7 +95,7 @@ def test_rows_that_no_product_tells_apart_are_taken_by_fewer_at_a_time(dtype, mo
     monkeypatch.setattr(module, "_first", lambda row, *given: held.append(len(row)) or first(row, *given))
     x = torch.ones(300, 4)
     with full_products(x.device):
-        _, indices = _neighbors(compare(x, None, "cosine"), 5, torch.arange(300), 1 << 17, dtype)
+        _, indices = _neighbors(prepare_rows(x, None, "cosine"), 5, torch.arange(300), 1 << 17, dtype)
     assert max(held) <= 1024
     assert indices[0].tolist() == [1, 2, 3, 4, 5]
     assert indices[-1].tolist() == [0, 1, 2, 3, 4]
@@ -189,7 +189,7 @@ def test_approximate_search_by_faiss():
 @pytest.mark.parametrize("kind", ["identical", "collapsed", "tied"])
 def test_many_candidates_are_taken_in_smaller_blocks(kind):
     x, _ = make(kind, n=300)
-    comparison = compare(x, None, "cosine")
+    comparison = prepare_rows(x, None, "cosine")
     with full_products(x.device):
         _, indices = _neighbors(comparison, 5, torch.arange(300), 1 << 17, torch.float32)
     assert torch.equal(indices, expected(x.numpy(), None, "cosine", 5))

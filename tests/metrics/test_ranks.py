@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.metrics import approximation, counting, scan
-from kinfold.metrics import ranks as ranks_module
-from kinfold.metrics.approximation import full_products
-from kinfold.metrics.comparison import Comparison, compare
-from kinfold.metrics.ranks import BEYOND, Depth, Ranker
-from kinfold.metrics.relevance import relevance
-from kinfold.metrics.speed import whole_number_products
+from kinfold.metrics._ranking import approximation, counting, scan
+from kinfold.metrics._ranking import ranker as ranks_module
+from kinfold.metrics._ranking.approximation import full_products
+from kinfold.metrics._ranking.product_speed import whole_number_products
+from kinfold.metrics._ranking.query_gallery import QueryGallery, prepare_rows
+from kinfold.metrics._ranking.ranker import BEYOND, Depth, Ranker
+from kinfold.metrics._ranking.relevance import relevance
 from tests.metrics.brute_force import rankings, retrieval
 from tests.metrics.spaces import KINDS, RETRIEVAL, make
 
@@ -91,7 +91,7 @@ def test_every_path_gives_the_same_ranks(path, distance, kind, monkeypatch):
     if "int8" in path and not whole_number_products():
         pytest.skip("this processor has no exact products of whole numbers")
     x, labels = many(kind)
-    comparison = compare(x, None, distance)
+    comparison = prepare_rows(x, None, distance)
     relevant = relevance(torch.tensor(labels), None)
     if "uneven" in path:
         monkeypatch.setattr(counting, "_EVEN", 0)
@@ -150,7 +150,7 @@ def test_canonical_scores_do_not_depend_on_place():
         x = torch.randn(40, d, generator=generator)
         x = x[torch.randint(10, (4000,), generator=generator)]
         for distance in DISTANCES:
-            comparison = compare(x, None, distance)
+            comparison = prepare_rows(x, None, distance)
             i = torch.arange(4000)
             j = torch.zeros(4000, dtype=torch.int64)
             together = comparison.exact(i, j)
@@ -168,8 +168,8 @@ def test_only_runs_of_different_rows_are_looked_at(kind, distance, monkeypatch):
     monkeypatch.setattr(ranks_module, "_MANY", 0)
     x, labels = make(kind)
     asked = []
-    original = Comparison.exact
-    monkeypatch.setattr(Comparison, "exact", lambda self, i, j: asked.append(len(i)) or original(self, i, j))
+    original = QueryGallery.exact
+    monkeypatch.setattr(QueryGallery, "exact", lambda self, i, j: asked.append(len(i)) or original(self, i, j))
     agree(
         kinfold.metrics.evaluate(x, labels, metrics=RETRIEVAL, distance=distance),
         retrieval(x.numpy(), labels, distance=distance),
@@ -250,7 +250,7 @@ def test_deep_ranks_and_squared_distances_do_without_whole_numbers(monkeypatch):
         ("cosine", Depth(300), [torch.float32]),
         ("cosine", Depth(full=True), [torch.float32]),
     ]:
-        assert Ranker(compare(x, None, distance), relevant, depth)._choices == expected
+        assert Ranker(prepare_rows(x, None, distance), relevant, depth)._choices == expected
 
 
 @pytest.mark.skipif(not whole_number_products(), reason="this processor has no exact products of whole numbers")
@@ -262,7 +262,7 @@ def test_queries_that_are_nothing_beside_the_gallery_are_ranked_by_whole_numbers
         [place + 1 for place, j in enumerate(order) if labels[j] == labels[i]]
         for i, order in enumerate(rankings(x.numpy(), None, "dot"))
     ]
-    ranker = Ranker(compare(x, None, "dot"), relevant, Depth(full=True), dtype=torch.int8)
+    ranker = Ranker(prepare_rows(x, None, "dot"), relevant, Depth(full=True), dtype=torch.int8)
     with full_products(x.device):
         for which, found in ranker.blocks(relevant.order()):
             for i, row in zip(which.tolist(), found.tolist(), strict=True):

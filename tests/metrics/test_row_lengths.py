@@ -21,7 +21,7 @@ from sklearn.metrics import (
 from sklearn.metrics.cluster import pair_confusion_matrix
 
 import kinfold
-from kinfold.metrics.comparison import unit_rows
+from kinfold.metrics._ranking.query_gallery import normalize_rows
 
 CLASSES, DIM, ROWS = 7, 10, 56
 LENGTHS = {  # what the rows of a kind are multiplied by; the numbers below 1e-300 and 1e-38 are subnormal
@@ -251,12 +251,12 @@ def test_neighbors_and_curves_equal_numpy(mixture, dtype, same):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_row_is_normalized_as_if_it_were_alone(dtype):
     rows = torch.from_numpy(problem("unit raw zero tiny huge", dtype)[0])
-    together = unit_rows(rows)
-    assert torch.equal(together, torch.cat([unit_rows(row[None]) for row in rows]))
-    assert torch.equal(together, unit_rows(rows.T.contiguous().T))
+    together = normalize_rows(rows)
+    assert torch.equal(together, torch.cat([normalize_rows(row[None]) for row in rows]))
+    assert torch.equal(together, normalize_rows(rows.T.contiguous().T))
     close = 4 * np.finfo(dtype).eps
     np.testing.assert_allclose(together.numpy(), normalized(rows.numpy()), rtol=0, atol=close)
-    assert torch.equal(together, unit_rows(together)), "doing it twice changes nothing"
+    assert torch.equal(together, normalize_rows(together)), "doing it twice changes nothing"
 
 
 @pytest.mark.parametrize("distance", ["dot", "euclidean"])

@@ -6,7 +6,7 @@ from torch import nn
 
 import kinfold
 from kinfold import models, registry
-from kinfold.data import pipeline
+from kinfold.data import create_pipeline
 from kinfold.models.embedder import pooled
 
 OPTIONS = {"features": {"width": 12}}
@@ -60,8 +60,8 @@ def test_the_pipeline_of_a_backbone_exists_and_reads_as_it_wants(name):
         assert backbone.pipeline is None
         assert backbone.mode is None
     else:
-        assert pipeline(backbone.pipeline).mode == backbone.mode
-        assert len(pipeline(backbone.pipeline).normalize.mean) == INPUTS[name][1]
+        assert create_pipeline(backbone.pipeline).mode == backbone.mode
+        assert len(create_pipeline(backbone.pipeline).normalize.mean) == INPUTS[name][1]
 
 
 def test_pooling_against_loops():

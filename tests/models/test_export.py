@@ -13,7 +13,7 @@ from torch import nn
 import kinfold
 from kinfold import models
 from kinfold.data import BN_INCEPTION, IMAGENET, Normalize
-from kinfold.models.export import Deployed, ExportError, export
+from kinfold.models.export import DeployedModel, ExportError, export
 
 onnx = pytest.importorskip("onnx", reason="the extra export is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
@@ -52,7 +52,7 @@ def answers(path, inputs):
 @pytest.mark.parametrize("normalize", [IMAGENET, BN_INCEPTION], ids=["imagenet", "bgr"])
 def test_the_file_gives_the_embeddings_of_bytes_for_any_batch_size(name, unit, normalize, tmp_path):
     network = colourful().eval()
-    written = export(Deployed(network, normalize, unit), tmp_path / name, pictures(4))
+    written = export(DeployedModel(network, normalize, unit), tmp_path / name, pictures(4))
     assert written.path == tmp_path / name
     assert written.difference <= 1e-4
     for count in (1, 2, 7):
@@ -73,7 +73,7 @@ def test_the_file_gives_the_embeddings_of_bytes_for_any_batch_size(name, unit, n
 def test_features(name, tmp_path):
     rows = torch.randn(6, 20, generator=torch.Generator().manual_seed(0))
     head = models.create("features", dim=4, backbone_options={"width": 20}).eval()
-    written = export(Deployed(head, None, unit=False), tmp_path / name, rows)
+    written = export(DeployedModel(head, None, unit=False), tmp_path / name, rows)
     for some in (rows, rows[:1]):
         with torch.inference_mode():
             np.testing.assert_allclose(answers(written.path, some), head(some).numpy(), atol=1e-5)
@@ -87,7 +87,7 @@ def test_real_glyphs_through_conv4(name, batch_norm, tmp_path):
     glyphs = kinfold.data.load("glyphs").subset("test")
     images = torch.from_numpy(np.stack([glyphs.items[index] for index in range(0, 9000, 300)]))[:, None]
     network = models.create("conv4", dim=16, batch_norm=batch_norm).eval()
-    deployed = Deployed(network, GREY, unit=True)
+    deployed = DeployedModel(network, GREY, unit=True)
     written = export(deployed, tmp_path / name, images[:8])
     with torch.inference_mode():
         expected = deployed(images).numpy()
@@ -99,7 +99,7 @@ def test_real_glyphs_through_conv4(name, batch_norm, tmp_path):
 
 def test_batch_norm_over_ranks_is_written_as_any_other(tmp_path):
     network = models.rank_batch_norm(models.create("conv4", dim=8)).eval()
-    written = export(Deployed(network, GREY, unit=True), tmp_path / "model.onnx", pictures(2, channels=1, size=28))
+    written = export(DeployedModel(network, GREY, unit=True), tmp_path / "model.onnx", pictures(2, channels=1, size=28))
     assert written.difference < 1e-5
 
 
@@ -110,7 +110,7 @@ def test_weights_in_any_layout(name, tmp_path):
     linear.weight.data = torch.cat([linear.weight.data, linear.weight.data]).T.contiguous().T[:5]
     assert not linear.weight.is_contiguous()
     network[0].to(memory_format=torch.channels_last)
-    deployed = Deployed(network, IMAGENET, unit=True)
+    deployed = DeployedModel(network, IMAGENET, unit=True)
     with torch.inference_mode():
         expected = deployed(pictures(3)).numpy()
     written = export(deployed, tmp_path / name, pictures(3))
@@ -124,8 +124,8 @@ def test_large_backbones(backbone, name, tmp_path):
     if backbone == "efficientnet-lite0":
         pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed")
     network = models.create(backbone, dim=64).eval()
-    pipeline = kinfold.data.pipeline(network.backbone.pipeline)
-    deployed = Deployed(network, pipeline.normalize, unit=True)
+    pipeline = kinfold.data.create_pipeline(network.backbone.pipeline)
+    deployed = DeployedModel(network, pipeline.normalize, unit=True)
     images = pictures(2, size=pipeline.test.steps[-1].size)
     written = export(deployed, tmp_path / name, images)
     with torch.inference_mode():
@@ -133,7 +133,7 @@ def test_large_backbones(backbone, name, tmp_path):
 
 
 def test_the_file_says_what_it_is(tmp_path):
-    deployed = Deployed(colourful(), IMAGENET, unit=True)
+    deployed = DeployedModel(colourful(), IMAGENET, unit=True)
     about = {"run": "birds", "distance": "cosine"}
     expected = {
         "kinfold": kinfold.__version__,
@@ -159,7 +159,7 @@ def test_the_file_says_what_it_is(tmp_path):
 
 def test_neither_pictures_nor_folders_of_this_machine_travel_with_the_model(tmp_path):
     images = pictures(3)
-    deployed = Deployed(colourful(), IMAGENET, unit=True)
+    deployed = DeployedModel(colourful(), IMAGENET, unit=True)
     for name in FORMATS.values():
         content = export(deployed, tmp_path / name, images).path.read_bytes()
         for private in (str(tmp_path), "site-packages", "kinfold/models", ".py", images[0].numpy().tobytes()):
@@ -171,7 +171,7 @@ def test_neither_pictures_nor_folders_of_this_machine_travel_with_the_model(tmp_
 
 
 def test_the_archive_holds_no_pickled_weights(tmp_path):
-    export(Deployed(colourful(), IMAGENET, unit=True), tmp_path / "model.pt2", pictures(2))
+    export(DeployedModel(colourful(), IMAGENET, unit=True), tmp_path / "model.pt2", pictures(2))
     with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
         listed = [name for name in archive.namelist() if name.endswith("_config.json")]
         entries = [entry for name in listed for entry in json.loads(archive.read(name))["config"].values()]
@@ -189,7 +189,7 @@ class Changeling(nn.Module):
 @pytest.mark.parametrize("name", FORMATS.values())
 def test_a_file_that_differs_is_not_left_behind_and_an_older_one_stays(name, tmp_path):
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    deployed = Deployed(Changeling(), None, unit=False)
+    deployed = DeployedModel(Changeling(), None, unit=False)
     with pytest.raises(ExportError, match=r"differs from the original by 0\.0.*more than the tolerance 0\.0001"):
         export(deployed, tmp_path / name, rows)
     assert [*tmp_path.iterdir()] == []
@@ -203,8 +203,8 @@ def test_a_file_that_differs_is_not_left_behind_and_an_older_one_stays(name, tmp
 
 def test_differences_are_relative_for_large_embeddings_only(tmp_path):
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    large = export(Deployed(Changeling(), None, unit=False), tmp_path / "large.pt2", rows * 1e6, tolerance=0.1)
-    small = export(Deployed(Changeling(), None, unit=False), tmp_path / "small.pt2", rows * 1e-3, tolerance=0.1)
+    large = export(DeployedModel(Changeling(), None, unit=False), tmp_path / "large.pt2", rows * 1e6, tolerance=0.1)
+    small = export(DeployedModel(Changeling(), None, unit=False), tmp_path / "small.pt2", rows * 1e-3, tolerance=0.1)
     assert large.difference == pytest.approx(0.01, rel=1e-3)
     assert small.difference < 1e-4
 
@@ -224,9 +224,9 @@ class Moody(nn.Module):
 def test_what_cannot_be_written_is_an_error_that_says_so(tmp_path):
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ExportError, match="not finite"):
-        export(Deployed(Logarithm(), None, unit=False), tmp_path / "model.onnx", rows)
+        export(DeployedModel(Logarithm(), None, unit=False), tmp_path / "model.onnx", rows)
     with pytest.raises(ExportError, match=r"torch\.export cannot trace this model"):
-        export(Deployed(Moody(), None, unit=False), tmp_path / "model.onnx", rows)
+        export(DeployedModel(Moody(), None, unit=False), tmp_path / "model.onnx", rows)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_written_is_an_error_that_says_so(tmp_path):
 def test_a_missing_package_is_named(missing, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=rf'needs {missing}: pip install "kinfold\[export\]"'):
-        export(Deployed(nn.Identity(), None, unit=True), tmp_path / "model.onnx", torch.ones(2, 3))
+        export(DeployedModel(nn.Identity(), None, unit=True), tmp_path / "model.onnx", torch.ones(2, 3))
     assert [*tmp_path.iterdir()] == []
 
 
@@ -254,14 +254,14 @@ def test_wrong_input(changes, message, tmp_path):
     given = {"path": "model.onnx", "example": torch.ones(2, 3), **changes}
     given["path"] = tmp_path / given["path"]
     with pytest.raises(ValueError, match=message):
-        export(Deployed(nn.Identity(), None, unit=True), **given)
+        export(DeployedModel(nn.Identity(), None, unit=True), **given)
 
 
 def test_the_model_and_the_global_generator_stay_as_they_are(tmp_path):
     network = colourful().train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     state = torch.get_rng_state()
-    export(Deployed(network, IMAGENET, unit=True), tmp_path / "model.onnx", pictures(2))
+    export(DeployedModel(network, IMAGENET, unit=True), tmp_path / "model.onnx", pictures(2))
     assert network.training
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())

@@ -10,7 +10,7 @@ from torch import nn
 import kinfold
 from kinfold import models
 from kinfold.models.ensemble import Maps
-from kinfold.models.export import Deployed, export
+from kinfold.models.export import DeployedModel, export
 from kinfold.models.relational import Relational
 from tests.models.relational import CHUNK, FULL, by_loops, head, source, values
 
@@ -121,7 +121,7 @@ def test_an_exported_file_gives_the_same_embeddings(name, kind, tmp_path):
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=source(2)), alpha=0.3)
     rows = torch.randn(5, 12, generator=source(3))
-    path = export(Deployed(network, None, unit=False), tmp_path / name, rows).path
+    path = export(DeployedModel(network, None, unit=False), tmp_path / name, rows).path
     for inputs in (rows, rows[:1]):
         if path.suffix == ".onnx":
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

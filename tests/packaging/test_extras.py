@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from kinfold import data, metrics, models
-from kinfold.bench.cluster import Cluster
 from kinfold.cli.main import main
-from kinfold.models.export import Deployed, export
-from kinfold.protocols.search import Study
-from kinfold.reproduction.space import _plane
-from kinfold.training.logs import tensorboard
+from kinfold.experiments.search import Study
+from kinfold.experiments.workers.ray_cluster import RayCluster
+from kinfold.models.export import DeployedModel, export
+from kinfold.papers.figure_data import _plane
+from kinfold.training.logs import create_tensorboard_logger
 from tests.packaging.absent import PROJECT, TOOLS
 
 
@@ -52,7 +52,11 @@ ASKED = [
     ("parquet", "pyarrow", _table),
     ("cars", "scipy", _cars),
     ("learner", "sklearn", _learner),
-    ("export", "onnx", lambda folder: export(Deployed(nn.Identity(), None, unit=True), folder / "model.onnx", ROWS)),
+    (
+        "export",
+        "onnx",
+        lambda folder: export(DeployedModel(nn.Identity(), None, unit=True), folder / "model.onnx", ROWS),
+    ),
     ("efficientnet", "efficientnet_lite_pytorch", lambda folder: models.create("efficientnet-lite0")),
     (
         "efficientnet",
@@ -61,9 +65,9 @@ ASKED = [
     ),
     ("timm", "timm", lambda folder: models.create("timm/resnet18")),
     ("transformers", "transformers", lambda folder: models.create("transformers/facebook/dinov2-small")),
-    ("tensorboard", "tensorboard", tensorboard),
+    ("tensorboard", "tensorboard", create_tensorboard_logger),
     ("bench", "optuna", _search),
-    ("cluster", "ray", lambda folder: Cluster("local", jobs=1, threads=1)),
+    ("cluster", "ray", lambda folder: RayCluster("local", jobs=1, threads=1)),
     ("report", "matplotlib", _figures),
     ("report", "sklearn", lambda folder: _plane(ROWS)),
 ]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.pairs import Memory
+from kinfold.pairs import CrossBatchMemory
 from tests.problems import batch, gradient
 
 X, Y = batch(71, dtype=torch.float32)
@@ -14,7 +14,7 @@ IDS = torch.arange(len(X))
 
 
 def filled(size, *counts, with_ids=True):
-    memory, start = Memory(size), 0
+    memory, start = CrossBatchMemory(size), 0
     for count in counts:
         part = slice(start, start + count)
         memory.update(X[part], Y[part], IDS[part] if with_ids else None)
@@ -51,18 +51,18 @@ def test_the_state_goes_on_where_it_stopped():
     stream = io.BytesIO()
     torch.save(memory.state_dict(), stream)
     stream.seek(0)
-    fresh = Memory(6)
+    fresh = CrossBatchMemory(6)
     fresh.load_state_dict(torch.load(stream, weights_only=True))
     for ring in (memory, fresh):
         ring.update(X[8:11], Y[8:11], IDS[8:11])
     for key, value in memory.state_dict().items():
         assert torch.equal(value, fresh.state_dict()[key])
     with pytest.raises(RuntimeError, match="size mismatch"):
-        Memory(7).load_state_dict(memory.state_dict())
+        CrossBatchMemory(7).load_state_dict(memory.state_dict())
 
 
 def test_it_keeps_no_graph():
-    memory = Memory(4, dim=7)
+    memory = CrossBatchMemory(4, dim=7)
     memory.update(X[:3].clone().requires_grad_(), Y[:3])
     assert not memory.reference()["ref_embeddings"].requires_grad
 
@@ -76,4 +76,4 @@ def test_wrong_shapes_are_refused_and_nothing_is_lost():
         memory.update(X[:2], Y[:3], IDS[:2])
     assert all(torch.equal(before[key], value) for key, value in memory.state_dict().items())
     with pytest.raises(ValueError, match="at least 1"):
-        Memory(0)
+        CrossBatchMemory(0)

@@ -5,7 +5,7 @@ import pytest
 
 import kinfold
 from kinfold import recipes
-from kinfold.data import Rows, make
+from kinfold.data import Rows, create_dataset
 
 # one loss of each kind: class vectors, usual miner, all pairs, raw vectors, slow
 LOSSES = ["proxy-anchor", "contrastive", "multi-similarity", "n-pair", "lifted"]
@@ -20,13 +20,13 @@ def features(unit: float = 1.0):
     rows = noise * np.repeat([0.7, 1.2], 24)
     rows[:, :24] += centers[labels]
     split = np.where(labels < 40, "train", "test")
-    return make("columns", Rows((unit * (rows + 3.0)).astype(np.float32)), labels, split)
+    return create_dataset("columns", Rows((unit * (rows + 3.0)).astype(np.float32)), labels, split)
 
 
 def train(folder, loss, unit=1.0, *changes):
     data = features(unit)
     return kinfold.train(
-        recipes.find("features"), folder, changes=[f"loss.name={loss}", *SHORT, *changes], dataset=data
+        recipes.find_recipe("features"), folder, changes=[f"loss.name={loss}", *SHORT, *changes], dataset=data
     )
 
 
@@ -50,12 +50,14 @@ def test_the_unit_of_the_features_does_not_matter(tmp_path, loss):
 def test_features_as_they_are_stay_as_they_are(tmp_path):
     changes = ["model.head=identity", "model.init=random", "training.steps=0", "model.dim=48"]
     run = train(tmp_path / "run", "margin", 1.0, *changes)
-    assert run.configuration.model.standardize is False
+    assert run.config.model.standardize is False
     data = features().subset("test")
     assert run.scores["test"]["map@r"] == kinfold.metrics.evaluate(data.items.array(), data.labels)["map@r"]
 
 
 def test_only_rows_of_features_are_standardized(tmp_path):
-    data = kinfold.data.make("pictures", Rows(np.zeros((12, 8, 8), dtype=np.uint8)), np.arange(12) // 3, ["train"] * 12)
+    data = kinfold.data.create_dataset(
+        "pictures", Rows(np.zeros((12, 8, 8), dtype=np.uint8)), np.arange(12) // 3, ["train"] * 12
+    )
     with pytest.raises(ValueError, match=r"model\.standardize is for rows of features, and these are images"):
         kinfold.train({"model": {"standardize": True}}, tmp_path / "run", dataset=data)

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from kinfold.training import train
-from kinfold.training.parsing import combined
+from kinfold.training.config.parsing import merge_tables
 
 NAMES = ["<script>alert(1)</script>", "quo\"te's & $x^2$", "👩‍👩‍👧 emoji", "שלום עולם", "wren", "robin\nredbreast"]
 RECIPE = {
@@ -53,7 +53,7 @@ def feature_run(folder, changes=None, callbacks=(), **options):
     """Train on such a file in FOLDER/run; what `changes` has goes on top of RECIPE."""
     folder.mkdir(parents=True, exist_ok=True)
     data = {"data": {"name": "features", "root": str(feature_file(folder, **options))}}
-    return train(combined(RECIPE, data, changes or {}), folder / "run", callbacks=callbacks)
+    return train(merge_tables(RECIPE, data, changes or {}), folder / "run", callbacks=callbacks)
 
 
 def picture_table(folder):
@@ -83,7 +83,7 @@ def picture_run(folder):
         "evaluation": {"selection": "last"},
         "sampler": {"batch_size": 8},
     }
-    return train(combined(RECIPE, changes), folder / "run")
+    return train(merge_tables(RECIPE, changes), folder / "run")
 
 
 def said(content, words):

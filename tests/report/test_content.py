@@ -7,18 +7,18 @@ import shutil
 import numpy as np
 import pytest
 
-from kinfold.bench import Bench
-from kinfold.documents import write_result
-from kinfold.protocols.repeat import Repeat
-from kinfold.protocols.statistics import interval
+from kinfold.experiments import Bench
+from kinfold.experiments.repeat import Repeat
+from kinfold.experiments.statistics import compute_interval
+from kinfold.files.documents import write_result
 from kinfold.report import figures, plane
-from kinfold.report.content import collect
+from kinfold.report.content import collect_content
 from kinfold.report.packing import unpacked
 from kinfold.report.training_curves import _far_apart
 from kinfold.training import Run, train
-from kinfold.training.parsing import combined
-from tests.bench.tiny import TWELVE, made, suite
+from kinfold.training.config.parsing import merge_tables
 from tests.cli.runs import run as kinfold
+from tests.experiments.tiny import TWELVE, made, suite
 from tests.report.runs import NAMES, RECIPE, feature_file, feature_run, said
 
 
@@ -31,7 +31,7 @@ def bench(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def of_bench(bench):
-    return collect(bench)
+    return collect_content(bench)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,11 @@ def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
     for row in table["rows"]:
         for column in table["columns"]:
             folders = [bench / "runs" / "tiny" / row["method"] / f"seed-{seed}" for seed in (0, 1, 2)]
-            expected = interval([Repeat.open(folder).scores["separated"][column["key"]] for folder in folders])
+            expected = compute_interval([Repeat.open(folder).scores["separated"][column["key"]] for folder in folders])
             cell = row["cells"][column["key"]]
             assert (cell["mean"], cell["half_width"], cell["count"]) == (expected.mean, expected.half_width, 3)
     compared = Bench.open(bench).compared("tiny", "separated")
-    # methods that selected the start are compared with none; tests/bench/test_results.py has a bench where some are
+    # methods that selected the start are compared with none; tests/experiments/test_results.py has a bench where some are
     listed = [row for row in compared.rows if not {row.first, row.second} & {*compared.untrained}]
     assert [(row["p"], row["adjusted"]) for row in table["comparisons"]] == [(r.p, r.adjusted) for r in listed]
 
@@ -74,7 +74,7 @@ def test_what_stands_after_a_mean_is_said_and_few_repeats_are_cautioned_about(of
 def test_every_stage_of_long_work_is_told(bench, tmp_path):
     shutil.copytree(bench, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
     told = []
-    collect(tmp_path / "tiny", tell=lambda stage, share: told.append((stage, share)))
+    collect_content(tmp_path / "tiny", tell=lambda stage, share: told.append((stage, share)))
     for stage in (
         *("triplet, seed 0: neighbours, curves and map", "contrastive, seed 0: neighbours, curves and map"),
         *("pictures of the report", "spaces of the training classes", "pair weights of the losses"),
@@ -86,7 +86,7 @@ def test_every_stage_of_long_work_is_told(bench, tmp_path):
 def test_references_that_cannot_be_read_are_left_out(finished, tmp_path, text):
     shutil.copytree(finished.folder, tmp_path / "run")
     (tmp_path / "run" / "references.json").write_text(text)
-    assert [row["method"] for row in collect(tmp_path / "run")["tables"][0]["rows"]] == ["margin"]
+    assert [row["method"] for row in collect_content(tmp_path / "run")["tables"][0]["rows"]] == ["margin"]
 
 
 def test_the_command_of_a_row_makes_its_numbers_again(bench, of_bench, tmp_path, monkeypatch, capsys):
@@ -106,12 +106,12 @@ def test_the_command_of_a_row_makes_its_numbers_again(bench, of_bench, tmp_path,
 
 def test_the_configuration_of_a_row_has_what_the_search_chose(bench, of_bench):
     for row in of_bench["tables"][0]["rows"]:
-        given = Run.open(bench / "runs" / "tiny" / row["method"] / "seed-0" / "fold-0").configuration
+        given = Run.open(bench / "runs" / "tiny" / row["method"] / "seed-0" / "fold-0").config
         assert f"lr = {given.optimizer.lr!r}" in row["configuration"]
 
 
 def test_no_place_of_the_machine_is_told(bench, of_bench, finished):
-    for folder, content in ((bench, of_bench), (finished.folder, collect(finished.folder))):
+    for folder, content in ((bench, of_bench), (finished.folder, collect_content(finished.folder))):
         text = json.dumps(content)
         assert str(folder.parent) not in text
         assert "rows.npz" in text or "tiny.npz" in text  # by its last name
@@ -136,7 +136,7 @@ def test_training_curves_are_means_with_the_smallest_and_largest(bench, of_bench
 
 
 def test_one_seed_has_no_band_and_no_interval(finished):
-    content = collect(finished.folder)
+    content = collect_content(finished.folder)
     assert content["kind"] == "run"
     assert said(content, "one seed")
     assert content["training"][0]["series"][0]["low"] == [None] * 6
@@ -156,13 +156,13 @@ def test_diagnostics_are_those_that_the_runs_measured(bench, of_bench):
 
 
 def test_names_are_passed_on_as_they_are(finished):
-    (space,) = collect(finished.folder)["spaces"]
+    (space,) = collect_content(finished.folder)["spaces"]
     assert sorted(space["classes"]) == sorted(NAMES)
     assert space["thumbnails"] is None
 
 
 def test_features_are_shown_by_labels(finished):
-    content = collect(finished.folder)
+    content = collect_content(finished.folder)
     assert content["thumbnails"] is None
     assert said(content, "features, not pictures; labels are shown instead")
 
@@ -171,8 +171,10 @@ def test_runs_that_differ_in_their_seeds_are_one_method(tmp_path):
     data = {"data": {"name": "features", "root": str(feature_file(tmp_path))}}
     for loss in ("margin", "triplet"):
         for seed in (0, 1):
-            train(combined(RECIPE, data, {"loss": {"name": loss}, "seed": seed}), tmp_path / "all" / f"{loss}-{seed}")
-    content = collect(tmp_path / "all")
+            train(
+                merge_tables(RECIPE, data, {"loss": {"name": loss}, "seed": seed}), tmp_path / "all" / f"{loss}-{seed}"
+            )
+    content = collect_content(tmp_path / "all")
     (table,) = content["tables"]
     assert [row["method"] for row in table["rows"]] == ["margin", "triplet"]
     assert [row["cells"]["recall@1"]["count"] for row in table["rows"]] == [2, 2]
@@ -184,15 +186,15 @@ def test_runs_that_differ_in_their_seeds_are_one_method(tmp_path):
 
 def test_a_folder_called_after_loss_and_miner_is_shown_as_both_are_written(tmp_path):
     data = {"data": {"name": "features", "root": str(feature_file(tmp_path))}}
-    mined = combined(RECIPE, data, {"miner": {"name": "distance-weighted"}})
+    mined = merge_tables(RECIPE, data, {"miner": {"name": "distance-weighted"}})
     for folder in ("margin-distance-weighted-0", "mine-0"):
-        train(combined(mined, {"optimizer": {"lr": 0.01}} if folder == "mine-0" else {}), tmp_path / "all" / folder)
-    found = {row["method"] for row in collect(tmp_path / "all")["tables"][0]["rows"]}
+        train(merge_tables(mined, {"optimizer": {"lr": 0.01}} if folder == "mine-0" else {}), tmp_path / "all" / folder)
+    found = {row["method"] for row in collect_content(tmp_path / "all")["tables"][0]["rows"]}
     assert found == {"margin + distance-weighted", "mine"}
 
 
 def test_shares_are_told_from_other_values(tmp_path):
-    training = collect(feature_run(tmp_path, {"evaluation": {"diagnose": "always"}}).folder)["training"]
+    training = collect_content(feature_run(tmp_path, {"evaluation": {"diagnose": "always"}}).folder)["training"]
     shares = {chart["title"]: chart["share"] for chart in training}
     assert shares["validation map@r"]
     assert not shares["loss"]
@@ -210,7 +212,7 @@ def test_losses_of_different_size_have_a_logarithmic_axis(bench, monkeypatch):
     assert not _far_apart([series(), series(1.0)])
     for far, titles in ((1.0, ["loss"]), (1e9, [])):
         monkeypatch.setattr("kinfold.report.training_curves.FAR_APART", far)
-        assert [chart["title"] for chart in collect(bench)["training"] if chart["log_y"]] == titles
+        assert [chart["title"] for chart in collect_content(bench)["training"] if chart["log_y"]] == titles
 
 
 def test_a_bench_that_is_not_complete_says_so(bench, tmp_path):
@@ -219,7 +221,7 @@ def test_a_bench_that_is_not_complete_says_so(bench, tmp_path):
     record = tmp_path / "tiny" / "records" / "runs" / "tiny" / "triplet" / "seed-1.json"
     write_result(record, {**json.loads(record.read_text()), "error": "/home/ann/birds/wren.jpg is missing"})
     (tmp_path / "tiny" / "runs" / "tiny" / "triplet" / "seed-1" / "scores.json").unlink()
-    content = collect(tmp_path / "tiny")
+    content = collect_content(tmp_path / "tiny")
     assert said(content, "runs/tiny/triplet/seed-1 failed: wren.jpg is missing")
     assert said(
         content, "the bench is not complete: 2 of 6 repeats have no result yet (triplet, seed 1, triplet, seed 2)"
@@ -256,7 +258,7 @@ def test_published_values_stand_beside_ours(bench, tmp_path):
         "notes": ["small scale: data.root: left out -> /home/ann/birds.npz"],
     }
     write_result(tmp_path / "tiny" / "published.json", {**about, "caveats": ["c"], "rows": rows})
-    (table,) = collect(tmp_path / "tiny")["tables"]
+    (table,) = collect_content(tmp_path / "tiny")["tables"]
     printed = {row["method"]: row["cells"]["recall@1"]["published"] for row in table["rows"]}
     assert printed == {"contrastive": None, "triplet": 63.6, "Other": 55.0}
     assert {row["method"]: row["cells"]["recall@1"]["printed"] for row in table["rows"]}["triplet"] == "63.60"
@@ -276,18 +278,18 @@ def test_without_scikit_learn_there_is_no_map_but_all_else(finished, monkeypatch
     monkeypatch.setattr("kinfold.report.spaces.installed", lambda: False)
     monkeypatch.setattr("kinfold.report.measured_space.installed", lambda: False)
     monkeypatch.setattr("kinfold.report.content.installed", lambda: False)
-    content = collect(finished.folder, points=20)
+    content = collect_content(finished.folder, points=20)
     assert content["spaces"][0]["map"] is None
     assert len(unpacked(content["spaces"][0]["neighbors"])) == 20
     assert said(content, "t-SNE is made by scikit-learn, which is not installed")
     monkeypatch.undo()
-    assert plane.installed()
-    assert collect(finished.folder, points=20)["spaces"][0]["map"] is not None  # as soon as it is there
+    assert plane.has_tsne()
+    assert collect_content(finished.folder, points=20)["spaces"][0]["map"] is not None  # as soon as it is there
 
 
 def test_too_few_points(finished):
     with pytest.raises(ValueError, match="at least 2 points"):
-        collect(finished.folder, points=1)
+        collect_content(finished.folder, points=1)
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +301,7 @@ def folded(tmp_path_factory):
 
 
 def test_folds_are_shown_apart_and_side_by_side(folded):
-    content = collect(folded)
+    content = collect_content(folded)
     captions = [table["caption"] for table in content["tables"]]
     assert captions == [
         "tiny, reality-check: test classes",
@@ -316,7 +318,7 @@ def test_folds_are_shown_apart_and_side_by_side(folded):
 
 
 def test_a_repeat_on_its_own_is_shown_like_a_run(folded):
-    content = collect(folded / "runs" / "tiny" / "contrastive" / "seed-0")
+    content = collect_content(folded / "runs" / "tiny" / "contrastive" / "seed-0")
     assert content["kind"] == "run"
     assert content["spaces"][0]["split"] == "test"
     assert len(content["tables"]) == 3  # and validation
@@ -326,7 +328,7 @@ def test_a_fold_that_is_missing_keeps_the_test_classes_sealed(folded, tmp_path):
     shutil.copytree(folded, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
     shutil.rmtree(tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0" / "fold-2")
     for folder in (tmp_path / "tiny", tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0"):
-        content = collect(folder)
+        content = collect_content(folder)
         assert [space["split"] for space in content["spaces"]] == ["validation"]
         assert content["tables"][0]["rows"][0]["cells"]["map@r"]["mean"] is None
         assert said(content, "the test classes stay sealed")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from kinfold.report import drawing
-from kinfold.report.content import collect
+from kinfold.report.content import collect_content
 from kinfold.report.drawing import Look, image, lines, plain, style
 from kinfold.report.figures import figures, tables, write_figures
 from kinfold.report.space_figures import Tiles
@@ -19,7 +19,7 @@ from tests.report.runs import NAMES, feature_run, picture_run
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
-    return collect(feature_run(tmp_path_factory.mktemp("figures")).folder)
+    return collect_content(feature_run(tmp_path_factory.mktemp("figures")).folder)
 
 
 def test_every_figure_is_written_in_both_formats_and_every_table_in_both(content, tmp_path, monkeypatch):
@@ -111,7 +111,7 @@ def test_losses_of_different_size_are_drawn_on_a_logarithmic_axis(content):
 
 def test_queries_are_drawn_from_the_sheets(tmp_path):
     run = picture_run(tmp_path)
-    made = collect(run.folder)
+    made = collect_content(run.folder)
     tiles = Tiles(made["thumbnails"])
     data = run.data("test")
     (space,) = made["spaces"]

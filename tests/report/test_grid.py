@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, ImageFont
 
 from kinfold.report import grid
-from kinfold.report.grid import RIGHT, SIDE, WRONG, Tile, picture_grid, readable, shortened
+from kinfold.report.grid import RIGHT, SIDE, WRONG, Tile, draw_grid, readable, shorten_label
 
 
 def picture(size=(40, 30), colour=(10, 200, 10)):
@@ -13,7 +13,7 @@ def picture(size=(40, 30), colour=(10, 200, 10)):
 
 
 def drawn(tmp_path, query, neighbours):
-    picture_grid(query, neighbours, tmp_path / "grid.png")
+    draw_grid(query, neighbours, tmp_path / "grid.png")
     assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
     with Image.open(tmp_path / "grid.png") as image:
         assert image.format == "PNG"
@@ -115,12 +115,12 @@ def test_the_plain_font_of_a_small_pillow_is_enough(tmp_path, monkeypatch):
 
 
 def test_long_names_are_cut_to_the_width():
-    assert shortened("wren", 100) == "wren"
-    cut = shortened("a very long name of a class", 80)
+    assert shorten_label("wren", 100) == "wren"
+    cut = shorten_label("a very long name of a class", 80)
     assert cut.endswith("...")
     assert "a very long name of a class".startswith(cut[:-3])
     assert grid._width(cut) <= 80 < grid._width(cut[:-3] + "mm...")
-    assert shortened("abc", 0) == "..."
+    assert shorten_label("abc", 0) == "..."
 
 
 def test_many_neighbours_fill_rows(tmp_path):
@@ -133,6 +133,6 @@ def test_many_neighbours_fill_rows(tmp_path):
 
 def test_wrong_places(tmp_path):
     with pytest.raises(ValueError, match=r"a picture grid is a \.png file"):
-        picture_grid(Tile((), picture()), [], tmp_path / "grid.jpg")
+        draw_grid(Tile((), picture()), [], tmp_path / "grid.jpg")
     with pytest.raises(ValueError, match="there is no folder"):
-        picture_grid(Tile((), picture()), [], tmp_path / "nowhere" / "grid.png")
+        draw_grid(Tile((), picture()), [], tmp_path / "nowhere" / "grid.png")

@@ -7,16 +7,17 @@ import pytest
 import torch
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from kinfold.data import Rows, make
+from kinfold.data import Rows, create_dataset
+from kinfold.data.fingerprint import identify_dataset
+from kinfold.files.cache import load_or_compute
 from kinfold.losses import Mined
 from kinfold.report import pair_curves
-from kinfold.report.content import collect
-from kinfold.report.keeping import identity, kept
+from kinfold.report.content import collect_content
 from kinfold.report.measured_space import measured_space
 from kinfold.report.packing import packed, unpacked
 from kinfold.report.pair_curves import Pool, histogram
 from kinfold.report.places import configuration_text, without_places
-from kinfold.report.plane import plane, sample
+from kinfold.report.plane import compute_tsne, sample_items
 from kinfold.report.weights import binned_weights
 from kinfold.training import Run, parts
 from tests.report.runs import EACH, feature_run
@@ -29,7 +30,7 @@ def rows_and_data(role=None, seed=0):
     draw = np.random.default_rng(seed)
     labels = np.arange(COUNT) % CLASSES
     rows = (draw.normal(size=(CLASSES, 5))[labels] + 0.9 * draw.normal(size=(COUNT, 5))).astype(np.float32)
-    data = make("made", Rows(rows), [f"class {label}" for label in labels], ["test"] * COUNT, role=role)
+    data = create_dataset("made", Rows(rows), [f"class {label}" for label in labels], ["test"] * COUNT, role=role)
     return torch.from_numpy(rows), data
 
 
@@ -92,7 +93,7 @@ def test_of_equal_queries_those_with_more_kin_come_first_and_all_are_counted():
     """Classes of two to five items at one place each: every query finds all its kin first."""
     labels = torch.tensor([0] * 2 + [1] * 5 + [2] * 3 + [3] * 5)
     rows = torch.eye(4)[labels] + 0.001 * torch.randn(15, 4, generator=torch.Generator().manual_seed(0))
-    data = make("equal", Rows(rows.numpy()), [str(int(label)) for label in labels], ["test"] * 15)
+    data = create_dataset("equal", Rows(rows.numpy()), [str(int(label)) for label in labels], ["test"] * 15)
     found = measured_space(rows, data, "cosine", points=15)
     for which in ("best", "worst"):
         assert [one["query"] for one in found[which]] == [2, 10, 7, 0]
@@ -151,7 +152,7 @@ def test_of_very_many_items_some_are_compared_with_all_others(monkeypatch):
 
 def test_one_class_alone_has_no_curves_of_pairs():
     rows, _ = rows_and_data()
-    data = make("one", Rows(rows.numpy()), ["a"] * COUNT, ["test"] * COUNT)
+    data = create_dataset("one", Rows(rows.numpy()), ["a"] * COUNT, ["test"] * COUNT)
     found = measured_space(rows, data, "cosine", points=10)
     assert [curve["title"] for curve in found["curves"]] == ["recall@k"]
     assert found["histogram"] is None
@@ -161,15 +162,15 @@ def test_one_class_alone_has_no_curves_of_pairs():
 @pytest.mark.parametrize("count", [2, 3, 5, 9])
 def test_very_few_items_have_a_space(count):
     rows = torch.eye(9)[:count, :3] + 0.1
-    data = make("few", Rows(rows.numpy()), [str(place % 2) for place in range(count)], ["test"] * count)
+    data = create_dataset("few", Rows(rows.numpy()), [str(place % 2) for place in range(count)], ["test"] * count)
     found = measured_space(rows, data, "cosine", points=100)
     assert found["plane"].isfinite().all()
     assert found["neighbors"].shape == (count, count - 1)
 
 
 def test_rows_that_are_all_alike_or_one_number_have_a_plane():
-    assert np.isfinite(plane(torch.ones(30, 4))).all()
-    line = plane(torch.linspace(0, 1, 30)[:, None])
+    assert np.isfinite(compute_tsne(torch.ones(30, 4))).all()
+    line = compute_tsne(torch.linspace(0, 1, 30)[:, None])
     assert line.shape == (30, 2)
     assert np.isfinite(line).all()
 
@@ -177,7 +178,7 @@ def test_rows_that_are_all_alike_or_one_number_have_a_plane():
 def test_the_plane_keeps_neighbours_and_lies_between_zero_and_one():
     labels = torch.arange(120) % 3
     rows = 6 * torch.eye(5)[labels] + 0.3 * torch.randn(120, 5, generator=torch.Generator().manual_seed(0))
-    first, second = plane(rows), plane(rows)
+    first, second = compute_tsne(rows), compute_tsne(rows)
     assert (first == second).all()
     assert first.min() >= 0
     assert first.max() <= 1
@@ -188,12 +189,12 @@ def test_the_plane_keeps_neighbours_and_lies_between_zero_and_one():
 
 def test_samples_are_proportional_to_classes():
     labels = torch.cat([torch.full((size,), number) for number, size in enumerate([400, 200, 100, 3])])
-    chosen = sample(labels, 71)
+    chosen = sample_items(labels, 71)
     assert len(set(chosen.tolist())) == 71
     counts = torch.bincount(labels[chosen], minlength=4).tolist()
     for count, size in zip(counts, [400, 200, 100, 3], strict=True):
         assert abs(count - size * 71 / 703) <= 1
-    assert sample(labels, 1000).tolist() == [*range(703)]
+    assert sample_items(labels, 1000).tolist() == [*range(703)]
 
 
 def test_long_arrays_survive_packing():
@@ -210,7 +211,7 @@ def run(tmp_path_factory):
 
 def test_what_is_not_shown_is_named_by_its_class(run):
     """A neighbour among the shown points is its position there, another one -1 less its class."""
-    (space,) = collect(run.folder, points=20)["spaces"]
+    (space,) = collect_content(run.folder, points=20)["spaces"]
     data = run.data("test")
     assert (space["count"], space["shown"]) == (len(data), 20)
     near, labels = unpacked(space["neighbors"]), unpacked(space["neighbor_labels"])
@@ -224,24 +225,24 @@ def test_what_is_not_shown_is_named_by_its_class(run):
 
 
 def test_a_space_is_made_once(run, monkeypatch):
-    first = collect(run.folder)
+    first = collect_content(run.folder)
     monkeypatch.setattr(Run, "embed", lambda *_: pytest.fail("embedded again"))
-    assert collect(run.folder) == first
+    assert collect_content(run.folder) == first
     with pytest.raises(pytest.fail.Exception, match="embedded again"):
-        collect(run.folder, points=11)  # another map
+        collect_content(run.folder, points=11)  # another map
 
 
 def test_other_weights_make_another_space(tmp_path):
     mine = feature_run(tmp_path / "mine")
     other = feature_run(tmp_path / "other", {"seed": 5, "loss": {"name": "triplet"}, "optimizer": {"lr": 0.1}})
-    before, wanted = (collect(each.folder)["spaces"][0] for each in (mine, other))
-    mine.place.model.write_bytes(other.place.model.read_bytes())
-    content = collect(mine.folder)  # other weights than those that were scored
+    before, wanted = (collect_content(each.folder)["spaces"][0] for each in (mine, other))
+    mine.run_folder.model.write_bytes(other.run_folder.model.read_bytes())
+    content = collect_content(mine.folder)  # other weights than those that were scored
     assert content["spaces"] == []
     assert any("model.safetensors is damaged" in why for why in content["missing"])
-    state = other.place.weights(other.place.model)
-    mine.place.finish(state["step"], state["model"], mine.scores)
-    after = collect(mine.folder)["spaces"][0]
+    state = other.run_folder.weights(other.run_folder.model)
+    mine.run_folder.finish(state["step"], state["model"], mine.scores)
+    after = collect_content(mine.folder)["spaces"][0]
     assert after["neighbor_scores"] == wanted["neighbor_scores"] != before["neighbor_scores"]
 
 
@@ -253,16 +254,16 @@ def test_what_is_damaged_is_made_anew(tmp_path):
         return {"values": torch.arange(3)}
 
     for key in ("a", "a", "b"):
-        assert kept(tmp_path, "x", key, make_it)["values"].tolist() == [0, 1, 2]
+        assert load_or_compute(tmp_path, "x", key, make_it)["values"].tolist() == [0, 1, 2]
     assert len(made) == 2
     (tmp_path / "cache" / "x.safetensors").write_bytes(b"nonsense")
-    kept(tmp_path, "x", "b", make_it)
-    kept(tmp_path, "x", "b", make_it)
+    load_or_compute(tmp_path, "x", "b", make_it)
+    load_or_compute(tmp_path, "x", "b", make_it)
     assert len(made) == 3
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["x.safetensors"]
     whole = (tmp_path / "cache" / "x.safetensors").read_bytes()
     (tmp_path / "cache" / "x.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert kept(tmp_path, "x", "b", make_it)["values"].tolist() == [0, 1, 2]
+    assert load_or_compute(tmp_path, "x", "b", make_it)["values"].tolist() == [0, 1, 2]
     assert len(made) == 4
 
 
@@ -273,16 +274,18 @@ def test_what_is_kept_is_not_kept_behind_a_link(name, tmp_path):
         folder.mkdir()
     os.symlink(victim if name == "cache" else victim / "file", run / name)
     with pytest.raises(ValueError, match="is a symbolic link"):
-        kept(run, "x", "key", lambda: {"values": torch.arange(3)})
+        load_or_compute(run, "x", "key", lambda: {"values": torch.arange(3)})
     assert not [*victim.iterdir()]
 
 
 def test_items_and_labels_decide_the_identity():
     rows, data = rows_and_data()
-    assert identity(data) == identity(rows_and_data()[1])
-    changed = make("made", Rows(rows.numpy() + 1e-3), data.labels.tolist(), ["test"] * COUNT)
-    assert identity(changed) != identity(make("made", Rows(rows.numpy()), data.labels.tolist(), ["test"] * COUNT))
-    assert identity(rows_and_data(["query"] * 40 + ["gallery"] * 50)[1]) != identity(data)
+    assert identify_dataset(data) == identify_dataset(rows_and_data()[1])
+    changed = create_dataset("made", Rows(rows.numpy() + 1e-3), data.labels.tolist(), ["test"] * COUNT)
+    assert identify_dataset(changed) != identify_dataset(
+        create_dataset("made", Rows(rows.numpy()), data.labels.tolist(), ["test"] * COUNT)
+    )
+    assert identify_dataset(rows_and_data(["query"] * 40 + ["gallery"] * 50)[1]) != identify_dataset(data)
 
 
 @pytest.mark.parametrize(
@@ -294,9 +297,9 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
     train = run.data("train")
     found = binned_weights(run, train)
     # by hand, from the same batch
-    objective = parts.objective(run.configuration, len(train.classes), run.model())
-    objective.load_state_dict(run.place.last()["objective"])
-    batch = sorted(set(next(iter(parts.sampler(run.configuration, train.labels)))))
+    objective = parts.build_objective(run.config, len(train.classes), run.model())
+    objective.load_state_dict(run.run_folder.read_last_state()["objective"])
+    batch = sorted(set(next(iter(parts.build_sampler(run.config, train.labels)))))
     rows, labels = run.embed(train)[batch], train.labels[batch]
     inner = objective.loss.loss if isinstance(objective.loss, Mined) else objective.loss
     weights = objective.loss.pair_weights(rows, labels).double().numpy()
@@ -319,7 +322,7 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
 
 
 def test_a_loss_without_pair_weights_says_why(tmp_path):
-    content = collect(feature_run(tmp_path, {"loss": {"name": "angular"}}).folder)
+    content = collect_content(feature_run(tmp_path, {"loss": {"name": "angular"}}).folder)
     assert content["weights"] == []
     assert [s for s in content["missing"] if s.startswith("no pair weights of angular: Angular has no pair weights")]
 

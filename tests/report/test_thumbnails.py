@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.data import ImageFiles, Rows, make
+from kinfold.data import ImageFiles, Rows, create_dataset
 from kinfold.report import thumbnails
 from kinfold.report.thumbnails import COLUMNS, ROWS, TILE, Thumbnails
 
@@ -16,7 +16,7 @@ def greys(count, side=10):
     """Pictures that differ in their brightness."""
     values = np.linspace(0, 255, count).astype(np.uint8)
     items = np.broadcast_to(values[:, None, None], (count, side, side)).copy()
-    return make("greys", Rows(items), ["a"] * count, ["test"] * count), values
+    return create_dataset("greys", Rows(items), ["a"] * count, ["test"] * count), values
 
 
 def brightness(drawn, index):
@@ -52,7 +52,7 @@ def test_the_most_wanted_come_first(tmp_path):
 
 def test_features_have_no_pictures(tmp_path):
     wanted = Thumbnails()
-    wanted.want("rows", make("rows", Rows(np.zeros((3, 4))), ["a"] * 3, ["test"] * 3), range(3))
+    wanted.want("rows", create_dataset("rows", Rows(np.zeros((3, 4))), ["a"] * 3, ["test"] * 3), range(3))
     assert wanted.draw(tmp_path) is None
 
 
@@ -64,7 +64,7 @@ def test_links_to_elsewhere_and_damaged_files_are_counted_not_shown(tmp_path):
     (inside / "link.png").symlink_to(tmp_path / "private.png")
     (inside / "broken.png").write_bytes(b"no picture")
     names = ["good.png", "link.png", "broken.png", "../private.png", "gone.png", str(tmp_path / "private.png")]
-    data = make("files", ImageFiles(inside, names), ["a"] * 6, ["test"] * 6)
+    data = create_dataset("files", ImageFiles(inside, names), ["a"] * 6, ["test"] * 6)
     for _ in range(2):  # what is kept tells it again
         wanted = Thumbnails()
         wanted.want("files", data, range(6))

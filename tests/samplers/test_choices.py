@@ -13,8 +13,8 @@ from kinfold.samplers.ddm import distribution_distances
 from kinfold.samplers.frd import frechet_distances
 from kinfold.samplers.gc import centres
 from kinfold.samplers.pool import draw_pool, draw_pool_as_in_the_study
-from kinfold.samplers.seeding import generator as batch_generator
 from kinfold.samplers.turns import Turns
+from kinfold.seeding import derive_batch_generator as batch_generator
 from tests.problems import generator
 from tests.samplers.problems import embeddings_of, epoch_of, labels_of, make
 

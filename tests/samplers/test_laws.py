@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import kinfold
 from kinfold.samplers.dealing import deal, hands, uniform
-from kinfold.samplers.seeding import generator as batch_generator
 from kinfold.samplers.turns import Turns
+from kinfold.seeding import derive_batch_generator as batch_generator
 from tests.problems import generator
 from tests.samplers.problems import GROUPED, NAMES, epoch_of, labels_of, make
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from kinfold.pairs import Ranks
+from kinfold.distributed import World
 from kinfold.training import Step, train
 from tests import torchrun
 from tests.training import ensembles, tiny
@@ -27,12 +27,12 @@ def compare(head, name, miner, ranks, sizes, **options):
     """Largest relative difference of losses, gradients and logged values: all ranks together, and one alone."""
     found, logged = [], []
     batches = [whole_batch(seed, size=sum(sizes)) for seed in range(2)]
-    for place in (ranks, Ranks()):
+    for place in (ranks, World()):
         model = ensembles.Network(head).double()
         objective = ensembles.objective(model.head, name, miner).double()
         step = Step(model, objective, seed=5, precision="float64", ranks=place, **options)
         optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
-        several = place.count > 1
+        several = place.size > 1
         mine = [(part_of(batch, sizes, place.rank) if several else batch) for batch in batches]
         found.append(after_steps(step, optimizer, [(batch, sizes if several else None) for batch in mine]))
         logged.append({key: float(value) for key, value in objective.logged.items()})
@@ -48,18 +48,18 @@ def compare(head, name, miner, ranks, sizes, **options):
 if __name__ == "__main__":
     torchrun.join()
     torch.set_num_threads(1)
-    here = Ranks.current()
+    here = World.current()
     out = Path(sys.argv[1])
     results = {}
-    for parts in PARTS[here.count]:
+    for parts in PARTS[here.size]:
         for kind in ensembles.HEADS:
             for pair in LOSSES:
                 results[f"{kind}, {pair}, {parts}"] = compare(kind, *pair, here, parts)
             results[f"{kind}, small parts, {parts}"] = compare(kind, *LOSSES[0], here, parts, micro_batch=2)
-    gathered = [None] * here.count
+    gathered = [None] * here.size
     dist.all_gather_object(gathered, results)
-    if here.first:
+    if here.is_first:
         (out / "steps.json").write_text(json.dumps(gathered))
     for run, changes in json.loads((out / "runs.json").read_text()).items():
-        train(tiny.recipe(**changes), out / f"{run} on {here.count}", dataset=tiny.dataset())
+        train(tiny.recipe(**changes), out / f"{run} on {here.size}", dataset=tiny.dataset())
     dist.destroy_process_group()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from kinfold.training.environment import ProcessGroup
+from kinfold.distributed import ProcessGroup
 
 
 def count_threads():

@@ -44,14 +44,14 @@ if __name__ == "__main__":
                     pass
 
     found["full"] = attempt(recipe(), run, callbacks=[fill])
-    found["kept when full"] = RunFolder(run).last()["done"]
+    found["kept when full"] = RunFolder(run).read_last_state()["done"]
     found["still full"] = attempt(folder=run, resume=True)
     found["full from the start"] = attempt(recipe(), disk / "new")
     ballast.unlink()
     remount(disk, "ro")
     found["read-only"] = attempt(folder=run, resume=True)
     found["read-only from the start"] = attempt(recipe(), disk / "other")
-    found["kept when read-only"] = RunFolder(run).last()["done"]
+    found["kept when read-only"] = RunFolder(run).read_last_state()["done"]
     remount(disk, "rw")
     found["resumed"] = attempt(folder=run, resume=True)
     found["difference"] = difference(run, expected)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kinfold.data import Dataset, Rows, make
+from kinfold.data import Dataset, Rows, create_dataset
 
 CLASSES, PER_CLASS, WIDTH = 24, 8, 12
 
@@ -22,7 +22,7 @@ def features(seed: int = 0, test: bool = True) -> Dataset:
     """A third of the classes test."""
     x, y = rows(seed)
     last = CLASSES * 2 // 3 if test else CLASSES
-    return make("points", Rows(x), y, np.where(y < last, "train", "test"))
+    return create_dataset("points", Rows(x), y, np.where(y < last, "train", "test"))
 
 
 def feature_file(folder: Path) -> Path:
@@ -38,7 +38,7 @@ def pictures(seed: int = 0, classes: int = 12, per_class: int = 6, size: int = 1
     labels = np.repeat(np.arange(classes), per_class)
     pattern = draw.integers(0, 200, size=(classes, size, size))[labels]
     noisy = np.clip(pattern + draw.integers(0, 56, size=pattern.shape), 0, 255).astype(np.uint8)
-    return make("patterns", Rows(noisy), labels, np.where(labels < classes * 2 // 3, "train", "test"))
+    return create_dataset("patterns", Rows(noisy), labels, np.where(labels < classes * 2 // 3, "train", "test"))
 
 
 def recipe(**changed: Any) -> dict[str, Any]:

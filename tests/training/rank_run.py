@@ -14,11 +14,12 @@ from torch import nn
 
 import kinfold
 from kinfold.data import Batch
+from kinfold.distributed import World
 from kinfold.losses import Mined
-from kinfold.pairs import Memory, Ranks
+from kinfold.pairs import CrossBatchMemory
 from kinfold.training import Objective, Step, train
-from kinfold.training.configuration import Mixup
-from kinfold.training.embedding import embedded
+from kinfold.training.config.settings import MixupConfig
+from kinfold.training.embedding import compute_embeddings
 from tests import torchrun
 from tests.problems import LOSSES, NUM_CLASSES, make
 from tests.training.tiny import dataset, recipe
@@ -59,9 +60,9 @@ def objectives():
             yield f"margin, {classes or 'one'} beta, {miner}", made
     yield "switched", lambda: Objective(Mined(make("triplet"), kinfold.miners.create("random", switch=0.5)))
     yield "dro-kl, sampled", lambda: Objective(make("dro-kl", sample=20))
-    yield "contrastive, memory", lambda: Objective(make("contrastive"), Memory(30), start=1, weight=0.7)
+    yield "contrastive, memory", lambda: Objective(make("contrastive"), CrossBatchMemory(30), start=1, weight=0.7)
     mined = lambda: Mined(make("margin"), kinfold.miners.create("distance-weighted"))  # noqa: E731
-    yield "margin, distance-weighted, memory", lambda: Objective(mined(), Memory(17))
+    yield "margin, distance-weighted, memory", lambda: Objective(mined(), CrossBatchMemory(17))
 
 
 def part_of(batch, sizes, rank):
@@ -85,15 +86,15 @@ def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **option
     """Largest relative difference of losses and gradients between all ranks together and one that has everything."""
     found = []
     batches = [whole_batch(seed, dtype, sum(sizes)) for seed in range(steps)]
-    for place in (ranks, Ranks()):
+    for place in (ranks, World()):
         model, objective = network(dtype), make_objective().to(dtype)
         step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", ranks=place)
         for name, value in options.items():
             setattr(step, name, value)
-        mine = [(part_of(batch, sizes, place.rank) if place.count > 1 else batch) for batch in batches]
+        mine = [(part_of(batch, sizes, place.rank) if place.size > 1 else batch) for batch in batches]
         optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
         # how many rows each rank has is known beforehand, or not
-        given = [sizes if place.count > 1 and number % 2 == 0 else None for number in range(steps)]
+        given = [sizes if place.size > 1 and number % 2 == 0 else None for number in range(steps)]
         found.append(after_steps(step, optimizer, [*zip(mine, given, strict=True)]))
     (together, gradients), (alone, expected) = found
     assert gradients.keys() == expected.keys()
@@ -103,7 +104,7 @@ def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **option
     return {"loss": loss, "gradient": max(differences.values()), "size": size, "by name": differences}
 
 
-class OwnSlot(Ranks):
+class OwnSlot(World):
     """The usual mistake: a plain gather, with one's own rows put into their slot for the sake of the graph."""
 
     def gather(self, rows, sizes=None):
@@ -117,14 +118,14 @@ class OwnSlot(Ranks):
 def mixed(ranks, sizes):
     """The gradient of a mixed batch of several ranks, and that of its definition with everything in one place."""
     batch, made = whole_batch(size=sum(sizes)), {}
-    draws = [kinfold.training.mixup.draw(Mixup(), size, kinfold.seeds.derived(5, 0, 2)) for size in sizes]
+    draws = [kinfold.training.mixup.draw(MixupConfig(), size, kinfold.seeding.derived(5, 0, 2)) for size in sizes]
     assert len({draw.share for draw in draws}) == 1
     partner = torch.cat([draw.partner + sum(sizes[:rank]) for rank, draw in enumerate(draws)])
     share = draws[0].share
     for place in ("ranks", "definition"):
         model, objective = network(), Objective(make("proxy-anchor", dim=DIM)).double()
         if place == "ranks":
-            step = Step(model, objective, seed=5, precision="float64", ranks=ranks, mixing=Mixup())
+            step = Step(model, objective, seed=5, precision="float64", ranks=ranks, mixing=MixupConfig())
             step(part_of(batch, sizes, ranks.rank), 0, sizes)
         else:
             embeddings = model(share * batch.images + (1 - share) * batch.images[partner])
@@ -158,7 +159,9 @@ def few_items(ranks):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(0.5)
-    return bool(torch.allclose(embedded(model, data, ranks=ranks), embedded(model, data, ranks=Ranks())))
+    return bool(
+        torch.allclose(compute_embeddings(model, data, ranks=ranks), compute_embeddings(model, data, ranks=World()))
+    )
 
 
 def steps(ranks):
@@ -181,14 +184,14 @@ def steps(ranks):
 if __name__ == "__main__":
     torchrun.join()
     torch.set_num_threads(1)
-    here = Ranks.current()
+    here = World.current()
     out = Path(sys.argv[1])
     results = steps(here)
-    gathered = [None] * here.count
+    gathered = [None] * here.size
     dist.all_gather_object(gathered, results)
-    if here.first:
-        (out / f"{here.count}.json").write_text(json.dumps(gathered))
+    if here.is_first:
+        (out / f"{here.size}.json").write_text(json.dumps(gathered))
     for name, changes in json.loads((out / "runs.json").read_text()).items():
         variant = changes.pop("variant")
-        train(recipe(variant, **changes), out / f"{name} on {here.count}", dataset=dataset(variant))
+        train(recipe(variant, **changes), out / f"{name} on {here.size}", dataset=dataset(variant))
     dist.destroy_process_group()

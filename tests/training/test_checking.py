@@ -8,7 +8,7 @@ import kinfold
 from kinfold import recipes
 from kinfold.training import configure
 from kinfold.training.checking import check
-from kinfold.training.parsing import read
+from kinfold.training.config.parsing import read_tables
 
 WRONG = {
     "loss option": (["loss.postive_scale=3"], "(did you mean 'positive_scale'?)"),
@@ -40,12 +40,12 @@ WRONG = {
 @pytest.mark.parametrize(("changes", "said"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_name_option_or_value_is_named(changes, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        check(configure(read(recipes.find("glyphs")), changes))
+        check(configure(read_tables(recipes.find_recipe("glyphs")), changes))
 
 
-@pytest.mark.parametrize("recipe", recipes.names())
+@pytest.mark.parametrize("recipe", recipes.list_recipes())
 def test_our_own_recipes_pass(recipe):
-    check(configure(read(recipes.find(recipe))))
+    check(configure(read_tables(recipes.find_recipe(recipe))))
 
 
 def test_every_loss_and_sampler_passes_with_its_defaults():

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 import kinfold
 from kinfold import recipes
-from kinfold.training.configuration import Choice, Configuration, Schedule
-from kinfold.training.parsing import changed, combined, configure, read, tables, to_toml
-from kinfold.training.schedules import factor
-from kinfold.training.usual import RAW_LENGTH
+from kinfold.training.config.parsing import apply_changes, configure, merge_tables, read_tables, to_tables, to_toml
+from kinfold.training.config.settings import NamedConfig, RunConfig, ScheduleConfig
+from kinfold.training.defaults import RAW_LENGTH
+from kinfold.training.schedules import compute_factor
 
 
 def test_a_resolved_configuration_survives_being_written_and_read():
     first = configure({"loss": {"name": "dro-topk", "k": 160}, "memory": {"size": 10}, "mixup": {"layers": ["input"]}})
-    again = configure(tomllib.loads(to_toml(tables(first))))
+    again = configure(tomllib.loads(to_toml(to_tables(first))))
     assert again == first
 
 
 @pytest.mark.parametrize("name", kinfold.list("recipes"))
 def test_every_recipe_of_the_package_is_valid(name):
-    assert isinstance(configure(read(recipes.find(name))), Configuration)
+    assert isinstance(configure(read_tables(recipes.find_recipe(name))), RunConfig)
 
 
 MILESTONES = ["schedule.name=milestones", "schedule.at=[1, 2]"]
@@ -30,13 +30,13 @@ MILESTONES = ["schedule.name=milestones", "schedule.at=[1, 2]"]
 
 def test_changes_are_written_as_in_toml_and_words_need_no_quotes():
     found = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "seed=7", *MILESTONES])
-    assert found.loss == Choice("margin", {"beta": 0.6})
+    assert found.loss == NamedConfig("margin", {"beta": 0.6})
     assert (found.data.name, found.schedule.at, found.seed) == ("cub", [1, 2], 7)
 
 
 def test_another_loss_begins_without_the_options_of_the_one_before_in_any_order_of_changes():
     before = {"loss": {"name": "margin", "beta": 0.6}}
-    assert changed(before, ["loss.k=3", "loss.name=dro-topk"])["loss"] == {"name": "dro-topk", "k": 3}
+    assert apply_changes(before, ["loss.k=3", "loss.name=dro-topk"])["loss"] == {"name": "dro-topk", "k": 3}
     assert before == {"loss": {"name": "margin", "beta": 0.6}}
 
 
@@ -88,11 +88,11 @@ def test_a_file_that_is_no_toml_is_named(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_text("loss = [")
     with pytest.raises(ValueError, match=r"wrong\.toml is not valid TOML"):
-        read(path)
+        read_tables(path)
     with pytest.raises(ValueError, match="there is no recipe"):
-        recipes.find(str(tmp_path / "absent.toml"))
+        recipes.find_recipe(str(tmp_path / "absent.toml"))
     with pytest.raises(ValueError, match="did you mean 'glyphs'"):
-        recipes.find("glyps")
+        recipes.find_recipe("glyps")
 
 
 values = st.recursive(
@@ -114,8 +114,8 @@ def test_whatever_is_written_is_read_back(table):
     st.floats(0, 1),
 )
 def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps, floor):
-    schedule = Schedule(name, warmup=warmup, every=7, at=[30, 60], factor=0.5, floor=floor)
-    rates = [factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
+    schedule = ScheduleConfig(name, warmup=warmup, every=7, at=[30, 60], factor=0.5, floor=floor)
+    rates = [compute_factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
     assert all(0 <= rate <= 1 for rate in rates)
     assert rates[:warmup] == sorted(rates[:warmup])
     assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
@@ -123,9 +123,20 @@ def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps,
 
 
 def test_schedules_are_what_their_names_say():
-    assert [factor(Schedule("step", every=2), step, 6) for step in range(5)] == [1, 1, 0.1, 0.1, 0.1**2]
-    assert [factor(Schedule("milestones", at=[1, 3]), step, 6) for step in range(4)] == [1, 0.1, 0.1, 0.1**2]
-    assert [factor(Schedule("linear", floor=0.5), step, 4) for step in range(5)] == [1, 0.875, 0.75, 0.625, 0.5]
+    assert [compute_factor(ScheduleConfig("step", every=2), step, 6) for step in range(5)] == [1, 1, 0.1, 0.1, 0.1**2]
+    assert [compute_factor(ScheduleConfig("milestones", at=[1, 3]), step, 6) for step in range(4)] == [
+        1,
+        0.1,
+        0.1,
+        0.1**2,
+    ]
+    assert [compute_factor(ScheduleConfig("linear", floor=0.5), step, 4) for step in range(5)] == [
+        1,
+        0.875,
+        0.75,
+        0.625,
+        0.5,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +162,7 @@ def test_auto_stands_for_what_is_usual_with_the_loss():
     }
 
     def auto(*changes, **layers):
-        given = configure(combined(tables, layers), changes)
+        given = configure(merge_tables(tables, layers), changes)
         miner = None if given.miner is None else given.miner.name
         return miner, given.optimizer.lr, given.model.init_length
 

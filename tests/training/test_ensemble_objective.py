@@ -11,7 +11,7 @@ from kinfold.data import Batch
 from kinfold.losses import Mined
 from kinfold.models.relational import Relational, Relations
 from kinfold.training import Step, configure, parts
-from kinfold.training.configuration import Mixup
+from kinfold.training.config.settings import MixupConfig
 from kinfold.training.ensemble_objective import EnsembleObjective
 from tests.problems import LOSSES, make
 from tests.training import ensembles, tiny
@@ -167,13 +167,13 @@ def test_every_loss_has_proxies_as_wide_as_what_they_are_compared_with_for_all_c
     embedder = kinfold.models.create(
         "features", 6, "relational", backbone_options={"width": 10}, head_options={"branches": 2}
     )
-    made = parts.objective(given, 12, embedder)
+    made = parts.build_objective(given, 12, embedder)
     assert isinstance(made, EnsembleObjective)
     assert made.loss.proxies.shape == (12, 6)
     assert [part.proxies.shape for part in made.parts] == [(12, 3), (12, 3)]
     assert not torch.equal(made.parts[0].proxies, made.parts[1].proxies)
     # the whole starts as it would without parts
-    assert torch.equal(made.loss.proxies, parts.objective(given, 12).loss.proxies)
+    assert torch.equal(made.loss.proxies, parts.build_objective(given, 12).loss.proxies)
 
 
 def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart():
@@ -231,8 +231,8 @@ def test_mixed_items_have_both_labels_in_every_term():
     network = ensembles.Network("relational").double()
     objective = ensembles.objective(network.head, "proxy-anchor").double()
     batch = whole_batch(size=12)
-    found = Step(network, objective, seed=5, precision="float64", mixing=Mixup())(batch, 0).loss
-    draw = kinfold.training.mixup.draw(Mixup(), 12, kinfold.seeds.derived(5, 0, 2))
+    found = Step(network, objective, seed=5, precision="float64", mixing=MixupConfig())(batch, 0).loss
+    draw = kinfold.training.mixup.draw(MixupConfig(), 12, kinfold.seeding.derived(5, 0, 2))
     output = network(draw.mixed(batch.images))
     own, other = objective.plain(output, batch.labels), objective.plain(output, batch.labels[draw.partner])
     assert found == pytest.approx(float((draw.share * own + (1 - draw.share) * other).detach()), rel=1e-12)

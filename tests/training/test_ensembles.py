@@ -8,10 +8,10 @@ import torch
 
 import kinfold
 from kinfold import recipes
-from kinfold.models.export import Deployed, export
+from kinfold.files.state import read_state
+from kinfold.models.export import DeployedModel, export
 from kinfold.training import Run, train
-from kinfold.training.parsing import read
-from kinfold.training.state import read_state
+from kinfold.training.config.parsing import read_tables
 from tests import torchrun
 from tests.problems import LOSSES
 from tests.training import ensembles, tiny
@@ -107,7 +107,7 @@ def test_a_run_is_opened_again_and_exported(changes, tmp_path):
     again = Run.open(tmp_path / "run", data)
     assert torch.equal(again.embed(test), done.embed(test))
     rows = torch.from_numpy(test.items.array().copy())
-    assert export(Deployed(again.model(), None, unit=True), tmp_path / "model.onnx", rows).difference < 1e-4
+    assert export(DeployedModel(again.model(), None, unit=True), tmp_path / "model.onnx", rows).difference < 1e-4
 
 
 # -- ranks --------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_every_recipe_of_drml_stands_beside_its_baseline_with_everything_else_eq
     for name in DRML:
         if name.endswith("-baseline"):
             continue
-        ours, baseline = (read(recipes.find(found)) for found in (name, f"{name}-baseline"))
+        ours, baseline = (read_tables(recipes.find_recipe(found)) for found in (name, f"{name}-baseline"))
         assert ours["model"].pop("head") == "relational"
         assert baseline["model"].pop("head") == "linear"
         ours["model"].pop("head_options", None)
@@ -171,5 +171,5 @@ def test_every_recipe_of_drml_trains_on_features(name, tmp_path):
     changes += ["sampler.batch_size=24", "evaluation.diagnose=never"]
     if not name.endswith("baseline"):
         changes.append("model.head_options.branches=2")
-    done = train(read(recipes.find(name)), tmp_path / "run", changes=changes, dataset=tiny.dataset())
+    done = train(read_tables(recipes.find_recipe(name)), tmp_path / "run", changes=changes, dataset=tiny.dataset())
     assert done.scores["steps"] == 3

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kinfold.files.state import read_state, states_equal
 from kinfold.training import Run, train
 from kinfold.training.folder import RunFolder
-from kinfold.training.state import read_state, same_bits
 from tests.training.tiny import STEPS, dataset, difference, recipe, write_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -142,7 +142,7 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
     assert stopped.events()[-1]["step"] == 15  # what can be read of it
     go_on(stopped.path)
     changed, whole = (read_state(place.model) for place in (stopped, RunFolder(expected)))
-    assert same_bits(changed, whole)
+    assert states_equal(changed, whole)
 
 
 def test_what_a_killed_process_left_half_written_is_cleared_away(stopped, expected):
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, exp
         run(folder, at_step(10, small.set))
     assert "what was there before is kept" in message(wrong)
     assert "resume" in message(wrong)
-    assert RunFolder(folder).last()["done"] == 8
+    assert RunFolder(folder).read_last_state()["done"] == 8
     assert not [*folder.rglob("*.tmp")]
     go_on(folder)
     assert difference(folder, expected) == ""

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from kinfold import files
-from kinfold.files import write_json, write_text, write_whole
-from kinfold.training.state import read_state, same_bits, write_state
+from kinfold.files.atomic import write_atomic, write_json, write_text
+from kinfold.files.state import read_state, states_equal, write_state
 
 DTYPES = [
     torch.bool,
@@ -67,8 +67,8 @@ states = st.recursive(
 def test_any_nested_state_comes_back_with_every_bit(tmp_path_factory, state):
     path = tmp_path_factory.mktemp("state") / "a.safetensors"
     sha256 = write_state(path, state)
-    assert same_bits(read_state(path), state)
-    assert same_bits(read_state(path, sha256), state)
+    assert states_equal(read_state(path), state)
+    assert states_equal(read_state(path, sha256), state)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_any_nested_state_comes_back_with_every_bit(tmp_path_factory, state):
     ],
 )
 def test_what_differs_in_type_order_or_one_bit_is_not_the_same(one, other):
-    assert same_bits(one, one)
-    assert same_bits(other, other)
-    assert not same_bits(one, other)
+    assert states_equal(one, one)
+    assert states_equal(other, other)
+    assert not states_equal(one, other)
 
 
 def test_nan_is_the_same_as_itself(tmp_path):
     write_state(tmp_path / "a", {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
-    assert same_bits(read_state(tmp_path / "a"), {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
+    assert states_equal(read_state(tmp_path / "a"), {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
 
 
 def test_shared_and_strided_memory_is_saved_value_by_value(tmp_path):
@@ -107,14 +107,14 @@ def test_shared_and_strided_memory_is_saved_value_by_value(tmp_path):
     state = {"tied": base, "again": base, "part": base[2:5], "odd": base[::2], "wide": torch.ones(1).expand(3, 2)}
     write_state(tmp_path / "a", state)
     found = read_state(tmp_path / "a")
-    assert same_bits(found, state)
+    assert states_equal(found, state)
     found["tied"].zero_()
     assert found["again"][1] == 1  # what is read shares nothing
 
 
 def test_a_parameter_comes_back_as_a_plain_tensor(tmp_path):
     write_state(tmp_path / "a", nn.Parameter(torch.ones(2)))
-    assert same_bits(read_state(tmp_path / "a"), torch.ones(2))
+    assert states_equal(read_state(tmp_path / "a"), torch.ones(2))
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), 1j, nn.Linear(1, 1), torch.Generator(), print])
@@ -142,8 +142,8 @@ def test_the_state_of_an_optimizer_goes_on_alike(tmp_path):
         again = kind([other], lr=0.1, **options)
         again.load_state_dict(found["optimizer"])
         stepped(again, other, 2)
-        assert same_bits(parameter, other)
-        assert same_bits(optimizer.state_dict(), again.state_dict())
+        assert states_equal(parameter, other)
+        assert states_equal(optimizer.state_dict(), again.state_dict())
 
 
 def test_other_programs_find_the_weights_by_their_names(tmp_path):
@@ -156,7 +156,7 @@ def test_other_programs_find_the_weights_by_their_names(tmp_path):
         "model.head.weight'": 1,  # two of one name are told apart
         "list.0": 2,
     }
-    assert same_bits(read_state(tmp_path / "a.safetensors"), state)
+    assert states_equal(read_state(tmp_path / "a.safetensors"), state)
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def test_a_failed_write_keeps_what_was_there_and_says_so(broken, tmp_path, monke
     if broken != "write":
         monkeypatch.setattr(os, broken, full)
     with pytest.raises(OSError, match=r"cannot write .*a.txt: No space left on device; what was there before is kept"):
-        write_whole(path, full if broken == "write" else lambda file: file.write(b"after"))
+        write_atomic(path, full if broken == "write" else lambda file: file.write(b"after"))
     assert path.read_text() == "before"
     assert [*tmp_path.iterdir()] == [path]
 
@@ -256,7 +256,7 @@ def test_an_interrupt_while_writing_passes_and_leaves_nothing_beside(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "a.txt", interrupted)
+        write_atomic(tmp_path / "a.txt", interrupted)
     assert not any(tmp_path.iterdir())
 
 

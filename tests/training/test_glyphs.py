@@ -22,5 +22,5 @@ SETTINGS: dict[str, list[str]] = {
 def test_every_loss_beats_the_pixels_in_a_short_run(name, tmp_path):
     changes = [f"loss.name={name}", "training.steps=200", "schedule.warmup=10", *SETTINGS.get(name, [])]
     changes += ["evaluation.selection=last", "evaluation.diagnose=never", "evaluation.metrics=['recall@1', 'map@r']"]
-    run = kinfold.train(recipes.find("glyphs"), tmp_path / "run", changes=changes)
+    run = kinfold.train(recipes.find_recipe("glyphs"), tmp_path / "run", changes=changes)
     assert run.scores["test"]["recall@1"] > PIXELS + 0.02

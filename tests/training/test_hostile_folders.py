@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from kinfold.files.state import write_state
 from kinfold.training import Run, train
 from kinfold.training.folder import RunFolder
-from kinfold.training.state import write_state
 from tests.training.tiny import dataset, difference, recipe
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import kinfold
+from kinfold.files.state import read_state
 from kinfold.training import train
-from kinfold.training.state import read_state
 from tests import torchrun
 from tests.problems import LOSSES
 from tests.training.tiny import dataset, difference, lines, recipe, write_files

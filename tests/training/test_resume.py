@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from kinfold.training import Stopped, Trainer, train
+from kinfold.training.builder import RunBuilder
 from kinfold.training.folder import RunFolder
-from kinfold.training.work import Work
 from tests.training.tiny import VARIANTS, dataset, difference, lines, recipe, write_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -177,7 +177,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(number, kind, ste
     with pytest.raises(Stopped, match=f"stopped at step {step}") as stopped:
         run("margin", folder, signalling(kind, step, number))
     assert (stopped.value.signal, stopped.value.step) == (number, step)
-    assert RunFolder(folder).last()["done"] == step
+    assert RunFolder(folder).read_last_state()["done"] == step
     assert not RunFolder(folder).finished
     assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGCHLD)] == before
     go_on("margin", folder)
@@ -193,7 +193,7 @@ def test_stopped_before_the_first_step_the_evaluation_there_counts_once(tmp_path
 
 
 def test_an_evaluation_whose_workers_are_ended_with_us_stops_without_an_error(expected, tmp_path, monkeypatch):
-    measured, calls = Work.measured, []
+    measured, calls = RunBuilder.compute_metrics, []
 
     def broken(*args):
         calls.append(args)
@@ -202,7 +202,7 @@ def test_an_evaluation_whose_workers_are_ended_with_us_stops_without_an_error(ex
             raise RuntimeError("DataLoader worker (pid 1) exited unexpectedly")
         return measured(*args)
 
-    monkeypatch.setattr(Work, "measured", broken)
+    monkeypatch.setattr(RunBuilder, "measured", broken)
     with pytest.raises(Stopped, match="stopped at step 8"):
         run("margin", tmp_path / "stopped")
     go_on("margin", tmp_path / "stopped")
@@ -218,7 +218,7 @@ def test_a_second_interrupt_does_not_wait(interruptible, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run("margin", tmp_path / "run", twice)
-    assert RunFolder(tmp_path / "run").last()["done"] == 4
+    assert RunFolder(tmp_path / "run").read_last_state()["done"] == 4
 
 
 def test_workers_that_end_without_a_signal_to_us_are_an_error(tmp_path):

@@ -11,13 +11,13 @@ from torch import nn
 
 import kinfold
 from kinfold.data import Batch, Batches
+from kinfold.files.state import states_equal
 from kinfold.losses import Mined
-from kinfold.pairs import Memory
-from kinfold.seeds import derived
+from kinfold.pairs import CrossBatchMemory
+from kinfold.seeding import derive_generator
 from kinfold.training import Objective, Step, Trainer, mixup, train
-from kinfold.training.configuration import Mixup, Optimizer
-from kinfold.training.optimizers import optimizer
-from kinfold.training.state import same_bits
+from kinfold.training.config.settings import MixupConfig, OptimizerConfig
+from kinfold.training.optimizers import build_optimizer
 from tests.training.tiny import dataset, recipe
 
 BATCH = 12
@@ -41,7 +41,7 @@ def contrastive():
 
 def mined_with_memory():
     mined = Mined(kinfold.losses.create("margin"), kinfold.miners.create("distance-weighted"))
-    return Objective(mined, Memory(30)).double()
+    return Objective(mined, CrossBatchMemory(30)).double()
 
 
 def gradients(model, objective, step=3, **options):
@@ -83,7 +83,7 @@ def test_dropout_is_the_same_in_both_passes():
     model.register_forward_hook(lambda module, given, output: seen.append(output.detach().clone()))
     gradients(model, contrastive(), micro_batch=5)
     first, second = seen[:3], seen[3:]
-    assert same_bits(first, second)
+    assert states_equal(first, second)
     # and not the same for every part, nor in every step
     images = batch().images[:4]
     step = Step(model, contrastive(), seed=1, precision="float64", micro_batch=5)
@@ -100,7 +100,7 @@ def test_running_statistics_see_every_item_once():
     step(batch(), 0)
     for part in batch().images.split(4):
         expected(part)
-    assert same_bits(dict(model.named_buffers()), dict(expected.named_buffers()))
+    assert states_equal(dict(model.named_buffers()), dict(expected.named_buffers()))
     assert int(dict(model.named_buffers())["head.1.num_batches_tracked"]) == 3
 
 
@@ -116,9 +116,9 @@ def test_frozen_statistics_make_small_parts_exact():
 
 
 def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
-    settings, model, objective = Mixup(alpha=2.0), network(), contrastive()
+    settings, model, objective = MixupConfig(alpha=2.0), network(), contrastive()
     loss, found = gradients(model, objective, mixing=settings)
-    mix = mixup.draw(settings, BATCH, derived(1, 3, 2))
+    mix = mixup.draw(settings, BATCH, derive_generator(1, 3, 2))
     assert 0 < mix.share < 1
     images, labels, _ = batch()
     plain = network()
@@ -135,11 +135,11 @@ def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
 def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_left_as_it_was():
     model = kinfold.models.create("conv4", 5, backbone_options={"width": 8}).double()
     model.eval()  # batch norm by its running statistics, to compare with a plain forward pass
-    images, labels = torch.rand(8, 1, 16, 16, dtype=torch.float64, generator=derived(0)), torch.arange(8) % 3
+    images, labels = torch.rand(8, 1, 16, 16, dtype=torch.float64, generator=derive_generator(0)), torch.arange(8) % 3
     objective = contrastive()
-    step = Step(model, objective, seed=1, precision="float64", mixing=Mixup(layers=["block2"]))
+    step = Step(model, objective, seed=1, precision="float64", mixing=MixupConfig(layers=["block2"]))
     found = step(Batch(images, labels, torch.arange(8)), 0)
-    mix = mixup.draw(step.mixing, 8, derived(1, 0, 2))
+    mix = mixup.draw(step.mixing, 8, derive_generator(1, 0, 2))
     body = model.backbone
     hidden = body.block2(body.block1(images))
     hidden = mix.share * hidden + (1 - mix.share) * hidden[mix.partner]
@@ -153,7 +153,7 @@ def trainer(model, steps=4, callbacks=(), settings=None, objective=None, **optio
     data = data.where(torch.arange(len(data)) < 90)
     sampler = kinfold.samplers.create("spc", data.labels, batch_size=16, per_class=4)
     objective = objective or contrastive()
-    made = optimizer(model, objective, settings or Optimizer(name="sgd", lr=1.0, momentum=0.0))
+    made = build_optimizer(model, objective, settings or OptimizerConfig(name="sgd", lr=1.0, momentum=0.0))
     batches = Batches(data, batch_sampler=sampler)
     return Trainer(Step(model, objective), made, batches, sampler, steps=steps, callbacks=callbacks, **options)
 
@@ -179,7 +179,7 @@ def test_the_backbone_rests_while_the_head_learns_alone():
         seen.append(copy.deepcopy(model.state_dict()))
 
     # momentum and weight decay would move what has no gradient, if it were zero instead of absent
-    settings = Optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
+    settings = OptimizerConfig(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
     trainer(model, 5, [look], settings, head_only=3).fit()
     for number in range(3):
         assert torch.equal(seen[number]["body.weight"], start["body.weight"])
@@ -212,9 +212,9 @@ def test_a_loss_that_is_not_finite_ends_training_without_an_update(poison):
             with torch.no_grad():
                 model.head.bias[0] = poison
 
-    made = trainer(model, 6, [spoil], Optimizer(name="adam", lr=0.1))
+    made = trainer(model, 6, [spoil], OptimizerConfig(name="adam", lr=0.1))
     made.fit()
-    assert made.done == made.diverged == 2
+    assert made.step_number == made.diverged == 2
     # the other weights stay as they were when it happened
     assert all(bool(p.isfinite().all()) for name, p in model.named_parameters() if name != "head.bias")
     assert int(made.optimizer.state_dict()["state"][0]["step"]) == 2
@@ -233,7 +233,7 @@ def test_embeddings_that_are_not_finite_end_training_as_diverged_whatever_the_lo
 
     made = trainer(model, 6, [spoil], objective=Objective(kinfold.losses.create(loss)))
     made.fit()
-    assert made.done == made.diverged == 1
+    assert made.step_number == made.diverged == 1
 
 
 def test_a_run_that_diverged_ends_with_its_best_weights_and_says_why(tmp_path):
@@ -256,7 +256,7 @@ def test_training_neither_uses_nor_changes_global_random_states(variant, tmp_pat
         after = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
         assert torch.equal(before[0], after[0])
         assert before[1:] == after[1:]
-    assert same_bits(dict(found[0]), dict(found[1]))
+    assert states_equal(dict(found[0]), dict(found[1]))
 
 
 def test_draws_of_a_step_depend_on_its_number_alone():

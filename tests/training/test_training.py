@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.data import Rows, make
+from kinfold.data import Rows, create_dataset
 from kinfold.training import Run, configure, parts
-from kinfold.training.selection import Selection, better
+from kinfold.training.selection import Selection, is_better
 from tests.training.problems import feature_file, features, pictures, recipe
 
 
@@ -42,13 +42,13 @@ def test_the_scores_are_those_of_the_model_that_the_run_gives(tmp_path):
 
 def test_classes_of_the_three_splits_have_nothing_in_common_and_labels_count_from_zero():
     data = features()
-    split = parts.split(data, configure(recipe()).data)
+    split = parts.split_classes(data, configure(recipe()).data)
     names = [set(part.classes) for part in (split.train, split.validation, split.test)]
     assert [len(part) for part in names] == [12, 4, 8]
     assert sum(map(len, names)) == len(set.union(*names)) == len(data.classes)
     for part in (split.train, split.validation, split.test):
         assert sorted(set(part.labels.tolist())) == [*range(len(part.classes))]
-    other = parts.split(data, configure(recipe(), ["data.split_seed=1"]).data)
+    other = parts.split_classes(data, configure(recipe(), ["data.split_seed=1"]).data)
     assert set(other.validation.classes) != names[1]
 
 
@@ -129,8 +129,8 @@ def test_scores_of_the_start_are_those_of_the_weights_before_training(tmp_path, 
 
 
 def test_a_smaller_value_is_better_where_the_metric_says_so():
-    assert better("eer", 0.1, 0.2)
-    assert not better("map@r", 0.1, 0.2)
+    assert is_better("eer", 0.1, 0.2)
+    assert not is_better("map@r", 0.1, 0.2)
     selection = Selection("validation", "eer")
     assert [selection.judge(step, {"eer": value}) for step, value in enumerate([0.3, 0.2, 0.2, math.nan])] == [
         True,
@@ -195,9 +195,9 @@ def test_losses_on_raw_vectors_are_evaluated_by_euclidean_distance(loss, tmp_pat
 
 def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_classes(tmp_path):
     given = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
-    assert parts.objective(given, 12).loss.beta.shape == (12,)
-    assert parts.objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
-    assert parts.objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
+    assert parts.build_objective(given, 12).loss.beta.shape == (12,)
+    assert parts.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
+    assert parts.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
 
 
 def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
@@ -218,10 +218,10 @@ def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
     assert rates[4]["lr-loss"] == pytest.approx(0.1)
     assert rates[0]["lr-loss"] == pytest.approx(0.02)
     assert rates[-1]["lr-loss"] < 0.01
-    from kinfold.training.optimizers import groups
+    from kinfold.training.optimizers import build_parameter_groups
 
     given = configure(recipe(loss={"name": "proxy-anchor"}, optimizer={"weight_decay": 0.5}))
-    made = groups(torch.nn.Linear(2, 2), parts.objective(given, 3), given.optimizer)
+    made = build_parameter_groups(torch.nn.Linear(2, 2), parts.build_objective(given, 3), given.optimizer)
     assert [group["weight_decay"] for group in made] == [0.5, 0.0]
 
 
@@ -252,7 +252,7 @@ def test_a_memory_adds_the_loss_against_earlier_batches():
     embeddings = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     labels, ids = torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(6)
     given = configure(recipe(memory={"size": 100, "start": 1, "weight": 0.5}))
-    objective = parts.objective(given, 3)
+    objective = parts.build_objective(given, 3)
     plain = objective.loss(embeddings, labels)
     assert objective(embeddings, labels, ids, 0) == plain  # not yet
     seen = objective.loss(
@@ -269,7 +269,9 @@ def test_a_memory_adds_the_loss_against_earlier_batches():
 def test_queries_are_evaluated_against_their_gallery(tmp_path):
     data = features()
     role = np.array(["query", "gallery"] * (len(data) // 2))
-    data = make("shop", data.items, data.labels.numpy(), data.split, role=np.where(data.split == "test", role, ""))
+    data = create_dataset(
+        "shop", data.items, data.labels.numpy(), data.split, role=np.where(data.split == "test", role, "")
+    )
     run = trained(tmp_path / "run", dataset=data)
     test = run.data("test")
     found, query = run.embed(test), torch.from_numpy(test.role == "query")
@@ -287,7 +289,7 @@ def test_data_without_test_classes_has_no_test_scores(tmp_path):
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_the_last_good_weights(tmp_path):
     x = np.full((96, 12), 1e30, dtype=np.float32) * np.random.default_rng(0).normal(size=(96, 12)).astype(np.float32)
-    data = make("huge", Rows(x), np.repeat(np.arange(24), 4), np.repeat("train", 96))
+    data = create_dataset("huge", Rows(x), np.repeat(np.arange(24), 4), np.repeat("train", 96))
     run = trained(
         tmp_path / "run",
         ["model.init=random", "evaluation.selection=last"],
@@ -315,13 +317,13 @@ def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_p
             found["objective"].plain = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
 
     found = {}
-    from kinfold.pairs import Ranks
+    from kinfold.distributed import World
+    from kinfold.training.builder import RunBuilder
     from kinfold.training.folder import RunFolder
-    from kinfold.training.work import Work
 
-    work = Work(configure(recipe()), features(), Ranks())
+    work = RunBuilder(configure(recipe()), features(), World())
     folder = RunFolder(tmp_path / "run")
-    trainer = work.trainer(folder, [ruin])
+    trainer = work.build_trainer(folder, [ruin])
     found["objective"] = trainer.objective
     folder.begin("", {})
     trainer.fit()

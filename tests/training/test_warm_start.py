@@ -37,8 +37,8 @@ def test_backbone_and_head_start_from_the_run(first, tmp_path):
     variant, source = first
     run = started(variant, tmp_path / "run", source)
     assert same_weights(run, source)
-    assert run.configuration.model.weights == str(source.folder)
-    start = json.loads(run.place.environment.read_text())["start"]
+    assert run.config.model.weights == str(source.folder)
+    start = json.loads(run.run_folder.environment.read_text())["start"]
     assert start["run"] == str(source.folder)
     assert start["step"] == 4
     assert start["parts"] == ["backbone", "head"]
@@ -49,7 +49,7 @@ def test_what_the_recipe_leaves_open_is_taken_from_the_run(first, tmp_path):
     tables = recipe(variant, **NO_STEPS)
     tables["model"] = {"weights": str(source.folder)}
     run = train(tables, tmp_path / "run", dataset=dataset(variant))
-    assert run.configuration.model.dim == 6
+    assert run.config.model.dim == 6
     assert same_weights(run, source)
 
 
@@ -68,7 +68,7 @@ def test_a_head_of_another_shape_begins_anew_and_it_is_said(tmp_path, first):
     with pytest.warns(UserWarning, match="only the backbone starts from that run"):
         run = started(variant, tmp_path / "run", source, model={"dim": 5})
     assert same_weights(run, source, "backbone.")
-    assert json.loads(run.place.environment.read_text())["start"]["parts"] == ["backbone"]
+    assert json.loads(run.run_folder.environment.read_text())["start"]["parts"] == ["backbone"]
 
 
 @pytest.mark.parametrize("first", ["pictures"], indirect=True)
@@ -105,12 +105,12 @@ def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights(tmp_path, 
     moved = tmp_path / "source"
     shutil.copytree(source.folder, moved)
     run = started(variant, tmp_path / "run", Run.open(moved))
-    run.place.scores.unlink()
-    run.place.model.unlink()
-    shutil.rmtree(run.place.checkpoints)
-    run.place.checkpoints.mkdir()
-    about = json.loads(run.place.environment.read_text())
+    run.run_folder.scores.unlink()
+    run.run_folder.model.unlink()
+    shutil.rmtree(run.run_folder.checkpoints)
+    run.run_folder.checkpoints.mkdir()
+    about = json.loads(run.run_folder.environment.read_text())
     about["start"]["sha256"] = "0" * 64
-    run.place.environment.write_text(json.dumps(about))
+    run.run_folder.environment.write_text(json.dumps(about))
     with pytest.raises(ValueError, match="began from other weights than those that"):
         train(folder=tmp_path / "run", resume=True, dataset=dataset(variant))

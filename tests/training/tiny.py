@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data import Dataset, Rows, make
-from kinfold.training.parsing import to_toml
-from kinfold.training.state import read_state, same_bits
+from kinfold.data import Dataset, Rows, create_dataset
+from kinfold.files.state import read_state, states_equal
+from kinfold.training.config.parsing import to_toml
 
 STEPS = 24
 
@@ -85,7 +85,7 @@ def dataset(variant: str = "margin") -> Dataset:
         items = (0.5 * centres[labels] + source.uniform(0, 127, size=(len(labels), 12, 12))).astype(np.uint8)
     else:
         items = (source.normal(size=(20, 10))[labels] + source.normal(size=(len(labels), 10))).astype(np.float32)
-    return make("tiny", Rows(items), labels, split)
+    return create_dataset("tiny", Rows(items), labels, split)
 
 
 def write_files(folder: Path, **changes: dict) -> Path:
@@ -105,7 +105,7 @@ def difference(run: Path, expected: Path) -> str:
     for name in ("model.safetensors", "best.safetensors"):
         if (run / name).is_file() != (expected / name).is_file():
             return f"{name} is in one of them only"
-        if (run / name).is_file() and not same_bits(read_state(run / name), read_state(expected / name)):
+        if (run / name).is_file() and not states_equal(read_state(run / name), read_state(expected / name)):
             return name
     if (run / "scores.json").read_text() != (expected / "scores.json").read_text():
         return "scores.json"
@@ -113,7 +113,7 @@ def difference(run: Path, expected: Path) -> str:
         return "log.jsonl"
     states = [final_state(folder) for folder in (run, expected)]
     for key in states[0] | states[1]:
-        if not same_bits(states[0].get(key), states[1].get(key)):
+        if not states_equal(states[0].get(key), states[1].get(key)):
             return f"{key!r} in the last checkpoint"
     leftovers = [path.name for path in run.rglob("*") if path.name.endswith(".tmp")]
     return f"{leftovers} are left" if leftovers else ""

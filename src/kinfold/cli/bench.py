@@ -15,9 +15,9 @@ from kinfold.cli.plugins import Plugins, repeated
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.bench import Bench, State
-    from kinfold.bench.run import Watch
-    from kinfold.bench.tasks import Outcome
+    from kinfold.experiments import Bench, State
+    from kinfold.experiments.bench import Watch
+    from kinfold.experiments.workers.tasks import TaskResult
 
 
 def bench(
@@ -53,8 +53,8 @@ def bench(
     at once. A cell that fails does not stop the others; it is tried again at the next start (exit code 1 where any
     failed).
     """
-    from kinfold.bench import Bench, Interrupted, run
-    from kinfold.bench.run import check_names
+    from kinfold.experiments import Bench, Interrupted, run_bench
+    from kinfold.experiments.bench import check_names
 
     given = _suite(suite, resume, changes or [], _roots(root or []))
     folder = resume or out or Path("bench") / given.name
@@ -65,7 +65,7 @@ def bench(
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     try:
         with watching(enabled=not as_json) as watch:
-            state = run(
+            state = run_bench(
                 given, folder, _workers(cluster, count, threads, timeout), storage=storage, watch=watch, jobs=count
             )
     except Interrupted:
@@ -88,7 +88,7 @@ def bench(
 
 def as_dictionary(bench: "Bench") -> dict[str, Any]:
     """Means, intervals and comparisons, for programs."""
-    from kinfold.files import defined
+    from kinfold.files.documents import nan_to_null
 
     found = []
     for data in bench.suite.sources:
@@ -120,18 +120,20 @@ def as_dictionary(bench: "Bench") -> dict[str, Any]:
     about["searches"] = [
         {"data": data, "method": method, **asdict(budget)} for (data, method), budget in bench.searches.items()
     ]
-    whole: dict[str, Any] = defined({**about, "inflated": bench.inflated, "failed": bench.failures, "results": found})
+    whole: dict[str, Any] = nan_to_null(
+        {**about, "inflated": bench.inflated, "failed": bench.failures, "results": found}
+    )
     return whole
 
 
 def start_and_gain(bench: "Bench", data: str, result: str, metric: str, method: str) -> dict[str, Any]:
     """Mean and interval of the start and of the gain over it; None where a bench was made without them."""
-    from kinfold.protocols import interval
+    from kinfold.experiments import compute_interval
 
     found: dict[str, Any] = {}
     for column in ("start", "gain"):
         values = bench.values(data, result, metric, column)[method]
-        found[column] = vars(interval([*values.values()])) if values else None
+        found[column] = vars(compute_interval([*values.values()])) if values else None
     return found
 
 
@@ -158,7 +160,7 @@ def watching(enabled: bool = True) -> Iterator["Watch | None"]:
         whole = bars.add_task("cells", total=1.0, told="")
         tasks: dict[str, Any] = {}
 
-        def tell(state: "State", outcome: "Outcome | None") -> None:
+        def tell(state: "State", outcome: "TaskResult | None") -> None:
             share = state.done + len(state.failed) + sum(state.running.values())
             bars.update(whole, total=state.total, completed=share, told=_told(state))
             for name in [*tasks]:
@@ -175,13 +177,13 @@ def watching(enabled: bool = True) -> Iterator["Watch | None"]:
         yield tell
 
 
-def _tell(state: "State", outcome: "Outcome | None") -> None:
+def _tell(state: "State", outcome: "TaskResult | None") -> None:
     if outcome is not None:
         how = f"{_verdict(state, outcome)}: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
         echo(f"{_told(state)}: {outcome.name}, {how}", err=True)
 
 
-def _verdict(state: "State", outcome: "Outcome") -> str:
+def _verdict(state: "State", outcome: "TaskResult") -> str:
     return "failed" if outcome.name in state.failed else "tried again"
 
 
@@ -197,7 +199,7 @@ def duration(seconds: float) -> str:
 
 
 def _suite(suite: Path | None, resume: Path | None, changes: list[str], roots: dict[str, str]) -> Any:
-    from kinfold.bench import Bench, read_suite
+    from kinfold.experiments import Bench, read_suite
 
     if resume is not None:
         if suite is not None or changes or roots:
@@ -216,27 +218,27 @@ def _roots(given: list[str]) -> dict[str, str]:
 
 
 def _workers(cluster: str | None, jobs: int, threads: int, timeout: float | None) -> Any:
-    from kinfold.bench import Processes
-    from kinfold.bench.processes import check_workers
+    from kinfold.experiments import Processes
+    from kinfold.experiments.workers.processes import check_workers
 
     check_workers(jobs, threads, timeout)  # before anything is written
     if cluster is None:
         return lambda place: Processes(jobs, threads, place.log, timeout)
-    from kinfold.bench.cluster import Cluster
+    from kinfold.experiments.workers.ray_cluster import RayCluster
 
-    return lambda place: Cluster(cluster, jobs, threads, timeout)
+    return lambda place: RayCluster(cluster, jobs, threads, timeout)
 
 
 def _show_plan(suite: Any, as_json: bool) -> None:
-    from kinfold.bench.courses import searched
-    from kinfold.training.parsing import tables, to_toml
+    from kinfold.experiments.schedule import is_searched
+    from kinfold.training.config.parsing import to_tables, to_toml
 
     cells = []
     for data in suite.sources:
         for method in suite.methods:
-            trials = suite.trials if searched(suite, data, method) else 0
+            trials = suite.trials if is_searched(suite, data, method) else 0
             runs = (trials + len(suite.seeds)) * suite.folds
-            configuration = tables(suite.configuration(data, method))
+            configuration = to_tables(suite.configuration(data, method))
             cells.append(
                 {"data": data, "method": method, "trials": trials, "runs": runs, "configuration": configuration}
             )

@@ -17,7 +17,7 @@ Changes = Annotated[
 def load(name: str, root: Path | None, changes: list[str] | None, **more: Any) -> "Dataset":
     """The data set, with options from the command line and `more` of them."""
     from kinfold import data
-    from kinfold.training.parsing import configure
+    from kinfold.training.config.parsing import configure
 
     for change in changes or []:
         if not change.startswith("data.options."):

@@ -55,9 +55,9 @@ def embed(
     with several folds embeds with all of its models side by side.
     """
     from kinfold.cli.progress import reporting
-    from kinfold.data.embedding import embed as write
+    from kinfold.data.embedding import embed_to_file as write
     from kinfold.data.image_reading import BACKGROUND
-    from kinfold.protocols import opened
+    from kinfold.experiments import open_run
 
     if run is not None and backbone is not None:
         raise ValueError("--run and --backbone both embed: give one of them")
@@ -71,7 +71,7 @@ def embed(
         if background is not None:
             raise ValueError(f"{name} is a run with a background of its own: leave --background out")
         run = Path(name)
-        split, dataset = split_of(opened(run), split)
+        split, dataset = split_of(open_run(run), split)
     else:
         dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
@@ -127,13 +127,13 @@ def _of_backbone(name: str, weights: str | None, dataset: "Dataset", background:
     network = models.create(name, weights=weights, backbone_options=options).eval()
     pipeline = None
     if network.backbone.pipeline is not None:
-        pipeline = replace(data.pipeline(network.backbone.pipeline), background=background)
+        pipeline = replace(data.create_pipeline(network.backbone.pipeline), background=background)
     return Embedding(network.features, pipeline, {"backbone": name, "weights": weights})
 
 
 def _pixels(size: int, grey: bool, background: str) -> Embedding:
     from kinfold import data
-    from kinfold.data.embedding import pixels
+    from kinfold.data.embedding import flatten_pixels
 
     pipeline = data.Pipeline(data.Warp(size), data.Warp(size), None, "L" if grey else "RGB", background)
-    return Embedding(pixels, pipeline, {"backbone": "pixels", "size": size, "grey": grey})
+    return Embedding(flatten_pixels, pipeline, {"backbone": "pixels", "size": size, "grey": grey})

@@ -171,7 +171,7 @@ def of_run(
     chosen, dataset = split_of(run, split)
     say_unfinished(run)
     about: dict[str, object] = {"run": str(folder), "split": chosen, "step": run.weights_step}
-    about["selected_on"] = run.configuration.evaluation.selection == "validation" and chosen == "validation"
+    about["selected_on"] = run.config.evaluation.selection == "validation" and chosen == "validation"
     found = run.embed(dataset, progress).numpy()
     labels = np.array(dataset.classes)[dataset.labels.numpy()]
     coarse = None
@@ -193,13 +193,13 @@ def _as_json(
     others: "Stored | None",
     distance: str,
 ) -> dict[str, object]:
-    from kinfold.files import defined
+    from kinfold.files.documents import nan_to_null
 
     result: dict[str, object] = {
         "queries": len(queries.labels),
         "gallery": len((others or queries).labels),
         "distance": distance,
-        "metrics": defined(values),
+        "metrics": nan_to_null(values),
     }
     if intervals:
         result["intervals"] = {name: list(limits) for name, limits in intervals.items()}

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kinfold.data.transforms import Transform
-    from kinfold.models.export import Deployed
-    from kinfold.protocols import Repeat
+    from kinfold.experiments import Repeat
+    from kinfold.models.export import DeployedModel
     from kinfold.training import Run
 
 EXAMPLES = 8
@@ -37,7 +37,7 @@ def export(
     loaded back and compared with the original on items of the run; one that differs is not kept (exit code 1).
     """
     from kinfold.cli.progress import reporting
-    from kinfold.models.export import ENDINGS, Deployed, ExportError
+    from kinfold.models.export import ENDINGS, DeployedModel, ExportError
     from kinfold.models.export import export as write
 
     if out.suffix not in ENDINGS:
@@ -50,7 +50,7 @@ def export(
     if pipeline is not None:
         about |= {"mode": pipeline.mode, "background": pipeline.background, "transform": repr(pipeline.test)}
     network = copy.deepcopy(space.model()).float().cpu().eval()
-    deployed = Deployed(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
+    deployed = DeployedModel(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
     try:
         with reporting(enabled=not as_json) as progress:
             tell = progress or (lambda stage, share: None)
@@ -99,14 +99,14 @@ def in_words(transform: "Transform") -> str:
     return str(getattr(transform, "__name__", type(transform).__name__))
 
 
-def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Tensor":
+def _example(run: "Run | Repeat", deployed: "DeployedModel", tolerance: float) -> "Tensor":
     """A few items of the run as the written model will get them; they must give what the run itself makes of them."""
     import numpy as np
     import torch
 
     from kinfold.data import Batches
     from kinfold.models.export import ExportError
-    from kinfold.training.embedding import embedded
+    from kinfold.training.embedding import compute_embeddings
 
     dataset = run.data("train")
     some = np.zeros(len(dataset), dtype=bool)
@@ -121,7 +121,7 @@ def _example(run: "Run | Repeat", deployed: "Deployed", tolerance: float) -> "Te
         )
         inputs = next(iter(reading)).images
     # in float32, whatever the run computed in
-    expected = embedded(deployed.embedder, dataset, pipeline)
+    expected = compute_embeddings(deployed.embedder, dataset, pipeline)
     with torch.inference_mode():
         found = deployed(inputs)
     if deployed.unit:

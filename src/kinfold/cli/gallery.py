@@ -15,8 +15,8 @@ from kinfold.cli.terminal import echo
 from kinfold.data.dataset import SPLITS
 from kinfold.data.folder import images_below
 from kinfold.data.table import holds_pictures
-from kinfold.files import check_path, make_folder
-from kinfold.training.state import read_state, write_state
+from kinfold.files.paths import check_path, make_folder
+from kinfold.files.state import read_state, write_state
 
 if TYPE_CHECKING:
     from kinfold.training import Run
@@ -25,7 +25,7 @@ Progress = Callable[[str, float], None] | None
 
 
 @dataclass(frozen=True)
-class Item:
+class SearchItem:
     """A thing of a gallery, or a query: an ImageFile or an array, and what else is known of it."""
 
     thing: Any
@@ -38,21 +38,21 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class SearchIndex:
     """Data sets one after the other, and the embeddings of all their items (N, dim)."""
 
     name: str
     parts: list[data.Dataset]
     embeddings: Tensor
 
-    def item(self, index: int) -> Item:
+    def item(self, index: int) -> SearchItem:
         """The item at a position, counted from 0 over all parts."""
         place = index
         for part in self.parts:
             if place < len(part):
                 thing = part.items[place]
                 file = str(thing.path) if isinstance(thing, data.ImageFile) else None
-                return Item(thing, part.classes[int(part.labels[place])] or None, index, file)
+                return SearchItem(thing, part.classes[int(part.labels[place])] or None, index, file)
             place -= len(part)
         raise ValueError(f"there is no item {index} in {self.name}: it has {len(self.embeddings):,}, counted from 0")
 
@@ -70,13 +70,13 @@ class Gallery:
         return None
 
 
-def opened(run: "Run", given: str | None, split: str | None, progress: Progress = None) -> Gallery:
+def open_search_index(run: "Run", given: str | None, split: str | None, progress: Progress = None) -> SearchIndex:
     """The split of the run's own data, or of the folder, file or data set given."""
     if split is not None and split != "all" and split not in SPLITS:
-        near = registry.nearest(split, (*SPLITS, "all"))
+        near = registry.suggest(split, (*SPLITS, "all"))
         raise ValueError(f"unknown split {split!r}{near}; it is {', '.join(SPLITS)} or all")
     if given is None:
-        present = run.visible()
+        present = run.list_visible_splits()
         split = split or ("test" if "test" in present else "all")
         name = f"the {split} split of {run.folder}" if split != "all" else f"the data of {run.folder}"
         parts = present if split == "all" else {split: run.data(split)}
@@ -89,10 +89,10 @@ def opened(run: "Run", given: str | None, split: str | None, progress: Progress 
         parts = {key: whole if split == "all" else whole.subset(split)}
     weights = _digest_of_weights(run)
     rows = [_embedded(run, part, key, weights, progress) for key, part in parts.items()]
-    return Gallery(name, [*parts.values()], torch.cat(rows))
+    return SearchIndex(name, [*parts.values()], torch.cat(rows))
 
 
-def embed(run: "Run", dataset: data.Dataset, progress: Progress = None) -> Tensor:
+def embed_query(run: "Run", dataset: data.Dataset, progress: Progress = None) -> Tensor:
     """Embeddings (N, dim) of all items; the wrong kind of item, or one without an embedding, is an error."""
     features = getattr(dataset.items[0], "ndim", 0) == 1
     if features != (run.pipeline is None):
@@ -112,20 +112,22 @@ def _read(given: str) -> data.Dataset:
     if path.is_dir():
         images = images_below(path)
         if images and not any("/" in image for image in images):  # pictures without classes are searched as well
-            return data.make(path.name, data.ImageFiles(path, images), [""] * len(images), ["test"] * len(images))
+            return data.create_dataset(
+                path.name, data.ImageFiles(path, images), [""] * len(images), ["test"] * len(images)
+            )
         return data.load("folder", path)
     if path.is_file():
         return data.load("table" if holds_pictures(path) else "features", path)
     if given in registry.names("datasets"):
         return data.load(given)
-    near = registry.nearest(given, registry.names("datasets"))
+    near = registry.suggest(given, registry.names("datasets"))
     raise ValueError(f"the gallery {given!r} is no folder, no file and no data set{near}")
 
 
 def _embedded(run: "Run", dataset: data.Dataset, key: str, weights: str, progress: Progress) -> Tensor:
     """What the run keeps, where it is of these weights and these items; else made anew, and kept."""
     if run.pipeline is None:
-        return embed(run, dataset, progress)  # a head on features costs no more than to see whether they changed
+        return embed_query(run, dataset, progress)  # a head on features costs no more than to see whether they changed
     prefix = f"embeddings-{re.sub(r'[^A-Za-z0-9.-]+', '_', key)}"
     file = run.folder / "cache" / f"{prefix}.safetensors"
     check_path(file, run.folder)
@@ -137,7 +139,7 @@ def _embedded(run: "Run", dataset: data.Dataset, key: str, weights: str, progres
             return rows
     except (ValueError, OSError):  # not there, damaged, not to be read: then it is made anew
         pass
-    rows = embed(run, dataset, progress).cpu()
+    rows = embed_query(run, dataset, progress).cpu()
     try:
         make_folder(file.parent, run.folder)
         write_state(file, {"identity": identity, "embeddings": rows}, run.folder)

@@ -12,7 +12,7 @@ import typer
 from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.terminal import echo
-from kinfold.recipes import papers
+from kinfold.papers import published
 
 _ROOT = Path(registry.__file__).parents[1]
 
@@ -80,10 +80,10 @@ def summary(kind: str, name: str) -> str:
 def _described(kind: str, name: str) -> tuple[str, dict[str, str]]:
     """What stands under a name, and its options with their defaults."""
     if kind == "recipes":
-        return recipes.find(name).read_text().rstrip(), {}
+        return recipes.find_recipe(name).read_text().rstrip(), {}
     if kind == "tables":
-        papers.find(name)  # raises with the nearest name
-        return (papers.FOLDER / f"{name}.toml").read_text().rstrip(), {}
+        published.load_table(name)  # raises with the nearest name
+        return (published.FOLDER / f"{name}.toml").read_text().rstrip(), {}
     target = registry.resolve(kind, name)
     texts = [inspect.getdoc(target)]
     module = f"{target.__module__}:"

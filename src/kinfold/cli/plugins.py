@@ -6,7 +6,7 @@ import typer
 
 
 def _load(given: list[str] | None) -> list[str] | None:
-    from kinfold import plugins
+    from kinfold.registry import plugins
 
     for plugin in given or []:
         plugins.load(plugin)

@@ -33,8 +33,8 @@ def report(
     It opens without a network or a server. Maps are made once and kept in the runs. What cannot be shown is said.
     """
     from kinfold.cli.progress import reporting
-    from kinfold.optional import needed
-    from kinfold.report.content import collect
+    from kinfold.optional import import_optional
+    from kinfold.report.content import collect_content
     from kinfold.report.figures import write_figures
     from kinfold.report.page import write_page
 
@@ -44,9 +44,9 @@ def report(
     if out is not None and not page.parent.is_dir():
         raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
     if figures is not None:
-        needed("matplotlib", "matplotlib", "report", "--figures")
+        import_optional("matplotlib", "matplotlib", "report", "--figures")
     with reporting(enabled=not as_json) as progress:
-        content = collect(folder, points, tell=progress)
+        content = collect_content(folder, points, tell=progress)
     write_page(content, page)
     written = [] if figures is None else write_figures(content, figures)
     if as_json:

@@ -11,7 +11,7 @@ from kinfold.cli.bench import watching
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.reproduction.plan import Choices, Plan
+    from kinfold.papers.plan import Plan, PlanOptions
 
 
 def reproduce(
@@ -55,12 +55,12 @@ def reproduce(
 
     In full: `kinfold reproduce dro/table1 --root data --weights bn_inception-52deb4733.pth`
     """
-    from kinfold.recipes import papers
+    from kinfold.papers import published
 
     if not names and not everything:
         _list_tables(as_json)
         return
-    chosen = papers.names() if everything else [*dict.fromkeys(names or [])]
+    chosen = published.list_tables() if everything else [*dict.fromkeys(names or [])]
     if row and len(chosen) > 1:
         raise ValueError("--row chooses rows of one table: give the name of just that one")
     choices = _choices(row, data, root, weights, scale, features, steps, as_published, seeds, trials, changes)
@@ -87,15 +87,15 @@ def _choices(
     seeds: int | None,
     trials: int,
     changes: list[str] | None,
-) -> "Choices":
-    from kinfold.reproduction.plan import Choices
-    from kinfold.reproduction.small import STEPS, Small
+) -> "PlanOptions":
+    from kinfold.papers.plan import PlanOptions
+    from kinfold.papers.small_scale import STEPS, SmallScale
 
     if scale != "small":
         for option, value in (("--features", features), ("--steps", steps)):
             if value is not None:
                 raise ValueError(f"{option} is for --scale small; at full scale --set training.steps=... changes steps")
-    return Choices(
+    return PlanOptions(
         tuple(row or ()),
         tuple(data or ()),
         root,
@@ -104,14 +104,14 @@ def _choices(
         seeds,
         trials,
         tuple(changes or ()),
-        Small(STEPS if steps is None else steps, features) if scale == "small" else None,
+        SmallScale(STEPS if steps is None else steps, features) if scale == "small" else None,
     )
 
 
 def _files(given: list[str]) -> dict[str, Path]:
     """FILE, or BACKBONE=FILE; a name that has "=" in it for other reasons is a file."""
     from kinfold import registry
-    from kinfold.reproduction.plan import ANY
+    from kinfold.papers.plan import ANY
 
     known = registry.names("backbones")
     found = {}
@@ -122,16 +122,16 @@ def _files(given: list[str]) -> dict[str, Path]:
     return found
 
 
-def _plans(names: list[str], choices: "Choices") -> list["Plan"]:
+def _plans(names: list[str], choices: "PlanOptions") -> list["Plan"]:
     """With --data, tables on other data are left out where there are several."""
     from dataclasses import replace
 
-    from kinfold.recipes import papers
-    from kinfold.reproduction.plan import plan
+    from kinfold.papers import published
+    from kinfold.papers.plan import plan
 
     found = []
     for name in names:
-        table = papers.find(name)
+        table = published.load_table(name)
         if len(names) > 1 and choices.data:
             shared = tuple(data for data in choices.data if data in table.data)
             if not shared:
@@ -159,12 +159,12 @@ def _run(
     as_json: bool,
 ) -> bool:
     """Whether every row came to something."""
-    from kinfold.bench import Interrupted, Processes
-    from kinfold.bench.processes import check_workers
-    from kinfold.documents import write_result
-    from kinfold.files import write_text
-    from kinfold.reproduction.results import as_dictionary, report
-    from kinfold.reproduction.run import reproduce as run
+    from kinfold.experiments import Interrupted, Processes
+    from kinfold.experiments.workers.processes import check_workers
+    from kinfold.files.atomic import write_text
+    from kinfold.files.documents import write_result
+    from kinfold.papers.comparison import format_report, to_dictionary
+    from kinfold.papers.reproduce import reproduce as run
 
     check_workers(jobs, threads, timeout)
     whole, good = [], True
@@ -182,12 +182,12 @@ def _run(
                 ):
                     place = folder / found.data
                     place.mkdir(parents=True, exist_ok=True)
-                    write_text(place / "published.md", report(found, "markdown") + "\n", place)
-                    write_result(place / "published.json", as_dictionary(found), place)
-                    whole.append(as_dictionary(found))
+                    write_text(place / "published.md", format_report(found, "markdown") + "\n", place)
+                    write_result(place / "published.json", to_dictionary(found), place)
+                    whole.append(to_dictionary(found))
                     good = good and not found.failed
                     if not as_json:
-                        echo(report(found) + f"\n{place / 'published.md'}\n")
+                        echo(format_report(found) + f"\n{place / 'published.md'}\n")
     except Interrupted:
         echo("interrupted, everything is saved; the same command goes on where it was", err=True)
         raise typer.Exit(130) from None
@@ -204,9 +204,9 @@ def _folder(name: str, out: Path | None, count: int, scale: str) -> Path:
 
 
 def _list_tables(as_json: bool) -> None:
-    from kinfold.recipes import papers
+    from kinfold.papers import published
 
-    tables = [papers.find(name) for name in papers.names()]
+    tables = [published.load_table(name) for name in published.list_tables()]
     if as_json:
         found = [{"name": t.name, "title": t.title, "source": t.source, "paper": t.paper} for t in tables]
         echo(json.dumps(found, indent=2))
@@ -217,10 +217,10 @@ def _list_tables(as_json: bool) -> None:
 
 
 def _show(plans: list["Plan"], as_json: bool) -> None:
-    from kinfold.reproduction.outline import outline, planned
+    from kinfold.papers.outline import describe_plan, describe_tables
 
     if as_json:
-        echo(json.dumps([row for plan in plans for row in planned(plan)], indent=2))
+        echo(json.dumps([row for plan in plans for row in describe_plan(plan)], indent=2))
         return
     for plan in plans:
-        echo(outline(plan) + "\n")
+        echo(describe_tables(plan) + "\n")

@@ -7,7 +7,7 @@ from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.data import Dataset
-    from kinfold.protocols import Repeat
+    from kinfold.experiments import Repeat
     from kinfold.training import Run
 
 SPLIT_HELP = "Of a run: train, validation or test; left out: test, or validation where there are no test classes "
@@ -16,9 +16,9 @@ SPLIT_HELP += "or the run is not finished."
 
 def used(folder: Path) -> "Run | Repeat":
     """A run or a repeat; where it is not finished it says so, and which weights there are."""
-    from kinfold.protocols import opened
+    from kinfold.experiments import open_run
 
-    found = opened(folder)
+    found = open_run(folder)
     say_unfinished(found)
     return found
 
@@ -35,6 +35,6 @@ def say_unfinished(found: "Run | Repeat") -> None:
 
 def split_of(found: "Run | Repeat", asked: str | None) -> "tuple[str, Dataset]":
     """The split asked for, or the one that tells most."""
-    present = found.visible()
+    present = found.list_visible_splits()
     name = asked or next(name for name in ("test", "validation", "train") if name in present)
     return name, present[name] if name in present else found.data(name)  # which says why there is none

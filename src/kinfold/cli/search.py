@@ -14,7 +14,7 @@ from kinfold.cli.terminal import echo
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kinfold.cli.gallery import Gallery, Item
+    from kinfold.cli.gallery import SearchIndex, SearchItem
     from kinfold.report.grid import Mark, Tile
     from kinfold.training import Run
 
@@ -46,7 +46,7 @@ def search(
     """
     import torch
 
-    from kinfold.cli.gallery import opened
+    from kinfold.cli.gallery import open_search_index
     from kinfold.cli.progress import reporting
     from kinfold.cli.runs import say_unfinished
     from kinfold.metrics import neighbors
@@ -59,7 +59,7 @@ def search(
     space = Run.open(run)
     say_unfinished(space)
     with reporting(enabled=not as_json) as progress:
-        searched = opened(space, gallery, split, progress)
+        searched = open_search_index(space, gallery, split, progress)
         asked, embedding = _query(space, query, searched)
     exclude = torch.tensor([-1 if asked.index is None else asked.index])
     values, indices = neighbors(embedding, searched.embeddings, k, space.distance, exclude=exclude)
@@ -82,10 +82,10 @@ def search(
         echo(f"{grid}: the query and {len(found)} neighbours")
 
 
-def _query(run: "Run", given: str, gallery: "Gallery") -> "tuple[Item, Tensor]":
+def _query(run: "Run", given: str, gallery: "SearchIndex") -> "tuple[SearchItem, Tensor]":
     """What is looked for, with its embedding (1, dim)."""
-    from kinfold.cli.gallery import Item, embed
-    from kinfold.data import ImageFiles, make
+    from kinfold.cli.gallery import SearchItem, embed_query
+    from kinfold.data import ImageFiles, create_dataset
 
     path = Path(given)
     if re.fullmatch(r"#[0-9]+", given) or (re.fullmatch(r"[0-9]+", given) and not path.exists()):
@@ -100,50 +100,54 @@ def _query(run: "Run", given: str, gallery: "Gallery") -> "tuple[Item, Tensor]":
     index_or_none = gallery.find(path.resolve())
     if index_or_none is not None:
         return gallery.item(index_or_none), gallery.embeddings[index_or_none : index_or_none + 1]
-    alone = make("query", ImageFiles(path.parent, [path.name]), [""], ["test"])
-    return Item(alone.items[0], file=given), embed(run, alone)
+    alone = create_dataset("query", ImageFiles(path.parent, [path.name]), [""], ["test"])
+    return SearchItem(alone.items[0], file=given), embed_query(run, alone)
 
 
-def _array_query(run: "Run", path: Path, gallery: "Gallery") -> "tuple[Item, Tensor]":
+def _array_query(run: "Run", path: Path, gallery: "SearchIndex") -> "tuple[SearchItem, Tensor]":
     import numpy as np
     import torch
 
-    from kinfold.cli.gallery import Item, embed
-    from kinfold.data import Rows, make
+    from kinfold.cli.gallery import SearchItem, embed_query
+    from kinfold.data import Rows, create_dataset
     from kinfold.data.columns import read_npy
 
     array = np.array(read_npy(path))
     pixels = run.pipeline is not None and array.dtype == np.uint8 and array.ndim in (2, 3)
     if pixels:
-        return Item(array, file=str(path)), embed(run, make("query", Rows(array[None]), [""], ["test"]))
+        return SearchItem(array, file=str(path)), embed_query(
+            run, create_dataset("query", Rows(array[None]), [""], ["test"])
+        )
     row = array[0] if array.ndim == 2 and len(array) == 1 else array
     if row.ndim != 1 or row.dtype.kind not in "fiu" or not np.isfinite(row).all():
         raise ValueError(f"{path} must hold one row of finite numbers; it holds {array.dtype} {array.shape}")
     row = row.astype(np.float32)
     if run.pipeline is None:
-        return Item(row, file=str(path)), embed(run, make(str(path), Rows(row[None]), [""], ["test"]))
+        return SearchItem(row, file=str(path)), embed_query(
+            run, create_dataset(str(path), Rows(row[None]), [""], ["test"])
+        )
     dim = gallery.embeddings.shape[1]
     if len(row) != dim:
         raise ValueError(f"{path} has {len(row)} numbers, but an embedding of this run has {dim}")
-    return Item(row, file=str(path)), torch.from_numpy(row)[None]
+    return SearchItem(row, file=str(path)), torch.from_numpy(row)[None]
 
 
-def _same(query: "Item", item: "Item") -> bool | None:
+def _same(query: "SearchItem", item: "SearchItem") -> bool | None:
     return None if query.label is None or item.label is None else query.label == item.label
 
 
-def _draw(path: Path, query: "Item", found: "list[Item]", scores: list[float], background: str) -> None:
-    from kinfold.report.grid import picture_grid
+def _draw(path: Path, query: "SearchItem", found: "list[SearchItem]", scores: list[float], background: str) -> None:
+    from kinfold.report.grid import draw_grid
 
     marks: dict[bool | None, Mark] = {True: "right", False: "wrong", None: "unknown"}
     neighbours = [
         _tile(item, f"{rank}   {score:.3f}", marks[_same(query, item)], background)
         for rank, (score, item) in enumerate(zip(scores, found, strict=True), start=1)
     ]
-    picture_grid(_tile(query, "query", "query", background), neighbours, path)
+    draw_grid(_tile(query, "query", "query", background), neighbours, path)
 
 
-def _tile(item: "Item", title: str, mark: "Mark", background: str) -> "Tile":
+def _tile(item: "SearchItem", title: str, mark: "Mark", background: str) -> "Tile":
     from kinfold.data import decode
     from kinfold.report.grid import Tile
 
@@ -151,7 +155,7 @@ def _tile(item: "Item", title: str, mark: "Mark", background: str) -> "Tile":
     return Tile((title, item.label or _place(item)), picture, mark)
 
 
-def _place(item: "Item") -> str:
+def _place(item: "SearchItem") -> str:
     return Path(item.file).name if item.file is not None else f"#{item.index}"
 
 
@@ -160,7 +164,7 @@ def _short(file: str) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
-def _show(gallery: "Gallery", query: "Item", rows: list[dict[str, Any]], measure: str) -> None:
+def _show(gallery: "SearchIndex", query: "SearchItem", rows: list[dict[str, Any]], measure: str) -> None:
     from rich.table import Table
 
     from kinfold.cli.console import Console

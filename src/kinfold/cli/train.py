@@ -52,7 +52,7 @@ def train(
     from kinfold import recipes
     from kinfold.cli.progress import training
     from kinfold.training.checking import check
-    from kinfold.training.parsing import changed, configure, read, tables, to_toml
+    from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
     from kinfold.training.run import Run
     from kinfold.training.run import train as run_training
     from kinfold.training.signals import Stopped
@@ -73,7 +73,7 @@ def train(
             )
         given, folder = None, resume
         if dry_run:
-            echo(to_toml(tables(Run.open(resume).configuration)), nl=False)
+            echo(to_toml(to_tables(Run.open(resume).config)), nl=False)
             return
         if Run.open(resume).finished and first_rank():
             echo(f"{resume} is finished", err=True)
@@ -83,10 +83,12 @@ def train(
                 "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "
                 "(kinfold train --data NAME --root ...), or a run to go on with (kinfold train --resume FOLDER)"
             )
-        given = configure(inherit_model(changed({} if recipe is None else read(recipes.find(recipe)), asked)))
+        given = configure(
+            inherit_model(apply_changes({} if recipe is None else read_tables(recipes.find_recipe(recipe)), asked))
+        )
         if dry_run:
             check(given)
-            echo(to_toml(tables(given)), nl=False)
+            echo(to_toml(to_tables(given)), nl=False)
             return
         folder = free_folder(Path(recipe or given.data.name).stem) if out is None else out
     try:
@@ -98,9 +100,9 @@ def train(
         raise typer.Exit(128 + stopped.signal) from None
     if not first_rank():
         return
-    if given is not None and done.configuration.model.dim != given.model.dim:
+    if given is not None and done.config.model.dim != given.model.dim:
         echo(
-            f"model.dim is {done.configuration.model.dim}, not {given.model.dim}: features of that width have no more "
+            f"model.dim is {done.config.model.dim}, not {given.model.dim}: features of that width have no more "
             "dimensions to give",
             err=True,
         )
@@ -131,7 +133,7 @@ def show(run: "Run") -> None:
         if split in starts:
             table.add_column("start", justify="right")
             table.add_column("gain", justify="right")
-    for name in run.configuration.evaluation.metrics:
+    for name in run.config.evaluation.metrics:
         cells = [name]
         for split in columns:
             value, start = scores[split].get(name), starts.get(split, {}).get(name)
@@ -141,7 +143,7 @@ def show(run: "Run") -> None:
         table.add_row(*cells)
     console = Console(file=sys.stdout)
     console.print(table)
-    evaluation = run.configuration.evaluation
+    evaluation = run.config.evaluation
     by = f"{scores['selection']} {evaluation.metric}" if scores["selection"] == "validation" else scores["selection"]
     told = f"step {scores['step']} of {scores['steps']}, selected by {by}; {scores['ended']}"
     console.print(told, highlight=False)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from kinfold import registry
-from kinfold.data.cache import cached
-from kinfold.data.colour import ColorJitter, RandomGray
+from kinfold.data.cache import cache_images
+from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.conversion import to_dataset
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.image_reading import ImageError, open_image
-from kinfold.data.images import ImageCheck, broken_images, check_images, decode, readable
+from kinfold.data.images import ImageCheck, broken_images, check_images, decode, keep_readable
 from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Items, Rows
 from kinfold.data.loading import Batch, Batches
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, Normalize
-from kinfold.data.presets import Pipeline, pipeline
+from kinfold.data.presets import Pipeline, create_pipeline
 from kinfold.data.transforms import CenterCrop, Compose, RandomCrop, RandomFlip, RandomResizedCrop, Resize, Warp
 from kinfold.data.unpack import unpack
 
@@ -50,14 +50,14 @@ __all__ = [
     "Rows",
     "Warp",
     "broken_images",
-    "cached",
+    "cache_images",
     "check_images",
+    "create_dataset",
+    "create_pipeline",
     "decode",
+    "keep_readable",
     "load",
-    "make",
     "open_image",
-    "pipeline",
-    "readable",
     "to_dataset",
     "unpack",
 ]

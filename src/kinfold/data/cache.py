@@ -30,7 +30,7 @@ class Pictures:
         return Pictures([self._arrays[index] for index in indices.tolist()])
 
 
-def cached(
+def cache_images(
     dataset: Dataset,
     short_side: int | None = None,
     mode: Mode = "RGB",

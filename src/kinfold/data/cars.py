@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, ImageFiles
-from kinfold.data.layout import Source
-from kinfold.optional import needed
+from kinfold.data.layout import DatasetSource
+from kinfold.optional import import_optional
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="cars",
     home="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (or a mirror of it)",
     archives="car_ims.tgz and cars_annos.mat",
@@ -44,7 +44,7 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
         raise ValueError(f"cars: cars_annos.mat has the class {outside} but names 1..{len(names)}")
     box_array = np.array([[entry.item() for entry in rows[corner]] for corner in _CORNERS], dtype=np.int64).T
     box_array[:, :2] -= 1  # MATLAB counts pixels from 1, both ends included
-    dataset = make(
+    dataset = create_dataset(
         "cars",
         ImageFiles(
             folder,
@@ -68,7 +68,7 @@ def _unique(names: list[str], number: int) -> str:
 
 
 def _read_mat(path: Path) -> dict[str, Array]:
-    loadmat = needed("scipy.io", "scipy", "cars", f"reading {path}").loadmat
+    loadmat = import_optional("scipy.io", "scipy", "cars", f"reading {path}").loadmat
     try:
         content: dict[str, Any] = loadmat(str(path))
     except Exception as unreadable:  # scipy raises many kinds for a cut or foreign file

@@ -11,9 +11,9 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from kinfold import registry
-from kinfold.data.checksums import without_checksum
 from kinfold.data.items import Array
-from kinfold.optional import needed
+from kinfold.files.checksums import verify_checksum
+from kinfold.optional import import_optional
 
 # what numpy raises for files that are damaged, nested too deep, or announce more than the memory holds
 UNREADABLE = (ValueError, OSError, EOFError, RecursionError, MemoryError)
@@ -54,7 +54,7 @@ class Columns:
                 "kinfold.data.load('table', ...) (--data table) reads it"
             )
         if name not in self.values:
-            near = registry.nearest(name, self.names)
+            near = registry.suggest(name, self.names)
             has = f"{self.path} has no column {name!r}{near}; it has {', '.join(self.names)}"
             raise ValueError(f"{has}. {hint}" if hint else has)
         return self.values[name]
@@ -92,7 +92,7 @@ def chosen(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[st
     """The name in the file of each known column: its own, unless `columns` gives another."""
     for key in columns or {}:
         if key not in known:
-            raise ValueError(f"unknown column {key!r}{registry.nearest(key, known)}; known are {', '.join(known)}")
+            raise ValueError(f"unknown column {key!r}{registry.suggest(key, known)}; known are {', '.join(known)}")
     return {key: (columns or {}).get(key, key) for key in known}
 
 
@@ -114,7 +114,7 @@ def read_columns(path: Path | str) -> Columns:
         return _parquet(path)
     elif ending == ".npz":
         values, objects = _npz(path)
-        values = values if objects else without_checksum(values, path)
+        values = values if objects else verify_checksum(values, path)
     elif ending == ".npy":
         values = {"label": read_npy(path)}
     else:
@@ -170,8 +170,8 @@ def check_distinct(path: Path, names: Sequence[str]) -> None:
 
 
 def _parquet(path: Path) -> Columns:
-    parquet = needed("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
-    types = needed("pyarrow.types", "pyarrow", "parquet", f"reading {path}")
+    parquet = import_optional("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
+    types = import_optional("pyarrow.types", "pyarrow", "parquet", f"reading {path}")
     try:
         table = parquet.read_table(str(path))
     except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file
@@ -192,7 +192,7 @@ def _parquet(path: Path) -> Columns:
 
 def holds_images(kind: Any) -> bool:
     """Whether a column of this Arrow type holds encoded images: bytes, or the structs {bytes, path} of Hugging Face."""
-    types = needed("pyarrow.types", "pyarrow", "parquet", "reading Parquet")
+    types = import_optional("pyarrow.types", "pyarrow", "parquet", "reading Parquet")
     if types.is_struct(kind):
         inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
         return "bytes" in inner and set(inner) <= {"bytes", "path"} and _is_bytes(types, inner["bytes"])
@@ -204,8 +204,8 @@ def _is_bytes(types: Any, kind: Any) -> bool:
 
 
 def _image_column(column: Any) -> ImageColumn:
-    arrow = needed("pyarrow", "pyarrow", "parquet", "reading Parquet")
-    compute = needed("pyarrow.compute", "pyarrow", "parquet", "reading Parquet")
+    arrow = import_optional("pyarrow", "pyarrow", "parquet", "reading Parquet")
+    compute = import_optional("pyarrow.compute", "pyarrow", "parquet", "reading Parquet")
     names = np.full(len(column), "")
     if arrow.types.is_struct(column.type):
         if column.type.get_field_index("path") >= 0:
@@ -244,7 +244,7 @@ def _named(numbers: Array, names: list[str] | None) -> Array:
 
 def _parquet_column(column: Any) -> Array:
     """Numbers, text, or equally long lists of numbers as an array; a missing cell becomes empty text."""
-    compute = needed("pyarrow.compute", "pyarrow", "parquet", "reading Parquet")
+    compute = import_optional("pyarrow.compute", "pyarrow", "parquet", "reading Parquet")
     lists = str(column.type).startswith(("list", "large_list", "fixed_size_list"))
     if lists and not column.null_count and len(compute.unique(compute.list_value_length(column))) == 1:
         # a million embeddings as one block instead of as Python numbers

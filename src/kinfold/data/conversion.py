@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, ImageBytes, ImageFile, Rows
 
 _TABLES = {".csv": "table", ".parquet": "table", ".pq": "table", ".npz": "features", ".npy": "features"}
@@ -53,7 +53,7 @@ def to_dataset(things: Any, *, features: bool, taker: str = "this model") -> Dat
     if not len(things):
         raise ValueError("there is nothing to embed: the list is empty")
     items = Rows(things) if isinstance(things, np.ndarray) else _Converted(things, _to_row if features else _to_image)
-    return make("the list", items, [""] * len(things), ["test"] * len(things))
+    return create_dataset("the list", items, [""] * len(things), ["test"] * len(things))
 
 
 class _Converted:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import Source
+from kinfold.data.layout import DatasetSource
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="cub",
     home="https://www.vision.caltech.edu/datasets/cub_200_2011/",
     archives="CUB_200_2011.tgz",
@@ -43,7 +43,7 @@ def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
         given = {image: box for image, *box in SOURCE.lines(listing, fields=5)}
         x, y, width, height = SOURCE.boxes(listing, given, [image for image, _ in listed]).T
         box_array = np.stack([x, y, x + width, y + height], axis=1).round()
-    dataset = make(
+    dataset = create_dataset(
         "cub",
         ImageFiles(folder / "images", [path for _, path in listed], box_array, source="images.txt"),
         labels=[names[class_of[image]] for image, _ in listed],

@@ -63,7 +63,7 @@ class Dataset:
     def subset(self, split: str) -> "Dataset":
         """The items of one split, with labels counted anew from 0 over the classes that are there."""
         if split not in SPLITS:
-            raise ValueError(f"unknown split {split!r}{registry.nearest(split, SPLITS)}; it is {', '.join(SPLITS)}")
+            raise ValueError(f"unknown split {split!r}{registry.suggest(split, SPLITS)}; it is {', '.join(SPLITS)}")
         mask = self.split == split
         if not mask.any():
             present = ", ".join(word for word in SPLITS if (self.split == word).any())
@@ -104,7 +104,7 @@ class Dataset:
         return torch.bincount(self.labels, minlength=len(self.classes))
 
 
-def make(
+def create_dataset(
     name: str,
     items: Items,
     labels: Sequence[Any] | Array,
@@ -162,6 +162,6 @@ def _check_words(name: str, what: str, words: Array, known: tuple[str, ...], cou
     unknown = sorted(set(np.unique(words).tolist()) - set(known))
     if unknown:
         raise ValueError(
-            f"{name}: unknown {what} {unknown[0]!r}{registry.nearest(str(unknown[0]), known)}; "
+            f"{name}: unknown {what} {unknown[0]!r}{registry.suggest(str(unknown[0]), known)}; "
             f"it is one of {', '.join(word or 'empty' for word in known)}"
         )

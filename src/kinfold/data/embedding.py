@@ -18,40 +18,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kinfold.data.checksums import add_checksum
 from kinfold.data.dataset import Dataset
 from kinfold.data.image_reading import BACKGROUND, Mode
 from kinfold.data.images import Errors
 from kinfold.data.items import Array, EncodedImages, ImageFiles
-from kinfold.data.loading import Batches, Stretch
+from kinfold.data.loading import Batches, SequentialBatches
 from kinfold.data.transforms import Transform
-from kinfold.documents import SHA256, Whole, read_json
-from kinfold.files import (
-    check_path,
-    held,
-    read_bytes,
-    remove,
-    remove_half_written,
-    sha256_of,
-    write_json,
-    write_whole,
-)
+from kinfold.files.atomic import remove_unfinished, write_atomic, write_json
+from kinfold.files.checksums import SHA256, add_checksum, compute_sha256
+from kinfold.files.documents import IntegerRange, read_json
+from kinfold.files.locks import lock_folder
+from kinfold.files.paths import check_path, read_bytes, remove_file
 
 Model = Callable[[Tensor], Tensor]
 PART = 2048  # items, about
 _PART = re.compile(r"[0-9]{12}\.npz")
-LIST = [{"file": _PART, "count": Whole(1, 1 << 40), "sha256": SHA256}]
+LIST = [{"file": _PART, "count": IntegerRange(1, 1 << 40), "sha256": SHA256}]
 
 
-def pixels(images: Tensor) -> Tensor:
+def flatten_pixels(images: Tensor) -> Tensor:
     """The simplest embedding: grey or colour values between 0 and 1, (B, C * H * W)."""
     return images.float().div(255.0).flatten(1)
 
 
-def embed(
+def embed_to_file(
     dataset: Dataset,
     out: Path | str,
-    model: Model = pixels,
+    model: Model = flatten_pixels,
     *,
     about: dict[str, Any] | None = None,
     transform: Transform | None = None,
@@ -78,14 +71,14 @@ def embed(
     folder = out.with_name(out.name + ".parts")
     check_path(folder, out.parent)
     busy = f"another process is writing {out}; wait for it, or choose another file"
-    with held(folder, busy, "choose another file, where you may write", create=True):
+    with lock_folder(folder, busy, "choose another file, where you may write", create=True):
         parts = Parts(folder)
         parts.open({**(about or {}), **_identity(dataset), "background": background, "errors": errors})
         reading = Batches(
             dataset,
             transform,
             normalize,
-            batch_sampler=Stretch(parts.done, len(dataset), batch_size),
+            batch_sampler=SequentialBatches(parts.done, len(dataset), batch_size),
             workers=workers,
             mode=mode,
             errors=errors,
@@ -119,7 +112,7 @@ def _join(parts: "Parts", dataset: Dataset, out: Path) -> dict[int, str]:
             f"({len(dataset):,} items, {len(index):,} rows). Delete the folder and embed anew"
         )
     whole = add_checksum({"embeddings": np.concatenate(rows), "index": index, **_columns(dataset, index)})
-    write_whole(out, lambda file: np.savez(file, **whole))  # type: ignore[arg-type]  # all values are arrays
+    write_atomic(out, lambda file: np.savez(file, **whole))  # type: ignore[arg-type]  # all values are arrays
     return broken
 
 
@@ -141,8 +134,8 @@ class Parts:
     def open(self, about: dict[str, Any]) -> None:
         """Begin, or go on with the parts of the same work; ValueError where they are of another one, or damaged."""
         for name in ("about.json", "list.json"):
-            remove_half_written(self.folder, re.compile(re.escape(name)), self.folder)
-        remove_half_written(self.folder, _PART, self.folder)
+            remove_unfinished(self.folder, re.compile(re.escape(name)), self.folder)
+        remove_unfinished(self.folder, _PART, self.folder)
         note = self.folder / "about.json"
         check_path(note, self.folder)
         if not note.is_file():
@@ -170,8 +163,8 @@ class Parts:
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type]  # all values are arrays
         name = _part_name(start)
-        write_whole(self.folder / name, lambda file: file.write(content.getbuffer()), self.folder)
-        self.listed.append({"file": name, "count": int(arrays["count"]), "sha256": sha256_of(content.getvalue())})
+        write_atomic(self.folder / name, lambda file: file.write(content.getbuffer()), self.folder)
+        self.listed.append({"file": name, "count": int(arrays["count"]), "sha256": compute_sha256(content.getvalue())})
         write_json(self.folder / "list.json", self.listed, self.folder)
 
     def read(self, entry: dict[str, Any]) -> dict[str, Array]:
@@ -181,7 +174,7 @@ class Parts:
             content = read_bytes(path, self.folder)
         except OSError as wrong:
             raise ValueError(f"{path} cannot be read: {wrong.strerror}. {again}") from None
-        if sha256_of(content) != entry["sha256"]:
+        if compute_sha256(content) != entry["sha256"]:
             raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs). {again}")
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -192,9 +185,9 @@ class Parts:
     def delete(self) -> None:
         """Delete what is listed, and the folder where nothing else is in it."""
         for entry in self.listed:
-            remove(self.folder / entry["file"], self.folder)
+            remove_file(self.folder / entry["file"], self.folder)
         for name in ("list.json", "about.json", ".lock"):
-            remove(self.folder / name, self.folder)
+            remove_file(self.folder / name, self.folder)
         with suppress(OSError):  # files of somebody else
             self.folder.rmdir()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data.columns import Columns, chosen, naming, read_columns, read_npy
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, Rows
 
 USUAL = {
@@ -66,7 +66,7 @@ def features(
     if len(empty):
         raise ValueError(f"{read.path} row {read.rows[empty[0]]}: the label is empty")
     splits = _optional(read, names, "split", columns)
-    return make(
+    return create_dataset(
         root.stem,
         Rows(embeddings),
         labels=given,

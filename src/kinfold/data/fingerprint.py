@@ -2,17 +2,19 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kinfold.data.dataset import Dataset
 from kinfold.data.items import EncodedImages, ImageFiles, Rows
+from kinfold.files.checksums import digest_parts
 
 _ROWS = 4096  # of a large array, evenly spread
 
 
-def fingerprint(dataset: Dataset) -> str:
+def compute_fingerprint(dataset: Dataset) -> str:
     """The same for the same data, another one where labels, splits or items differ.
 
     Of image files names and sizes are looked at, of arrays up to 4,096 rows: it takes a moment, and may overlook that a
@@ -42,3 +44,31 @@ def _items(items: Any) -> bytes:
     if isinstance(items, EncodedImages):
         return items.digest()
     return str(len(items)).encode()
+
+
+def identify_dataset(dataset: Dataset) -> str:
+    """One word for the items and labels of a data set: the numbers themselves, or files with their sizes and times."""
+    about: list[str | bytes] = [repr(dataset.classes), dataset.labels.numpy().tobytes()]
+    if dataset.role is not None:
+        about.append(repr(dataset.role.tolist()))
+    items = dataset.items
+    if isinstance(items, ImageFiles):
+        boxes = b"" if items.boxes is None else items.boxes.tobytes()
+        about += [str(items.root.resolve()), repr(items.paths.tolist()), boxes]
+        about.append(repr([_stamp(items.root / path) for path in items.paths.tolist()]))
+    elif isinstance(items, Rows):
+        array = np.ascontiguousarray(items.array())
+        about += [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
+    elif isinstance(items, EncodedImages):
+        about.append(items.digest())
+    else:
+        about += [hashlib.sha256(np.ascontiguousarray(items[place]).data).digest() for place in range(len(items))]
+    return digest_parts(about)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        known = path.stat()
+    except OSError:
+        return None
+    return known.st_size, known.st_mtime_ns

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from kinfold.data.dataset import SPLITS, Dataset, make
+from kinfold.data.dataset import SPLITS, Dataset, create_dataset
 from kinfold.data.items import ImageFiles
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -38,7 +38,7 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
             f"{root} mixes folders of splits ({', '.join(sorted(mixed))}) with others "
             f"({', '.join(sorted(top - mixed)[:3])}); put each class into a split, or rename those folders"
         )
-    return make(
+    return create_dataset(
         root.name or "folder",
         ImageFiles(root, paths),
         labels=[path.split("/")[depth] for path in paths],

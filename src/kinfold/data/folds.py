@@ -18,26 +18,26 @@ FOLDS = {"given": 1, "classic": 1, "query-gallery": 1, "reality-check": 4}
 HALVED = ("sop",)  # its own split gives one class more to training than half of all, which the published folds take
 
 
-def folds(protocol: str) -> int:
+def make_folds(protocol: str) -> int:
     """How many runs one repeat of a protocol takes.
 
     >>> folds("reality-check")
     4
     """
     if protocol not in FOLDS:
-        near = registry.nearest(protocol, FOLDS)
+        near = registry.suggest(protocol, FOLDS)
         raise ValueError(f"unknown protocol {protocol!r}{near}; it is {', '.join(FOLDS)}")
     return FOLDS[protocol]
 
 
-def folded(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
+def assign_fold(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
     """The data set with its items in the splits that the protocol's fold gives them.
 
     Half of the classes is meant in the order of `dataset.classes`. A data set with test classes of its own keeps those
     (CUB's and Cars' are the second half); only Stanford Online Products is halved anew for the reality check.
     """
-    if not 0 <= fold < folds(protocol):
-        raise ValueError(f"the folds of {protocol} are 0 to {folds(protocol) - 1}, got {fold}")
+    if not 0 <= fold < make_folds(protocol):
+        raise ValueError(f"the folds of {protocol} are 0 to {make_folds(protocol) - 1}, got {fold}")
     if protocol == "given":
         return dataset
     if protocol == "query-gallery":
@@ -52,10 +52,10 @@ def folded(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
     tested = _second_half(dataset) if halved else _classes(dataset, dataset.split == "test")
     if protocol == "classic":
         return _with(dataset, tested, None) if halved else dataset
-    return _with(dataset, tested, validation(np.flatnonzero(~tested), len(tested) if halved else None, fold))
+    return _with(dataset, tested, hold_out_classes(np.flatnonzero(~tested), len(tested) if halved else None, fold))
 
 
-def validation(learned: Array, classes: int | None, fold: int) -> Array:
+def hold_out_classes(learned: Array, classes: int | None, fold: int) -> Array:
     """Which of the classes that are not for testing validate in one fold of the reality check.
 
     C classes in their order, those of the fold counted from the floor(i C / 4)-th and round again to the first: the

@@ -44,7 +44,7 @@ def draw(font: Font, code: int) -> Array:
     return np.asarray(page)
 
 
-def opened(path: Path) -> Font:
+def open_glyphs(path: Path) -> Font:
     # the basic layout needs no other library, and draws the same with and without one
     return ImageFont.truetype(str(path), _EM, layout_engine=ImageFont.Layout.BASIC)
 
@@ -54,7 +54,7 @@ def _drawn(folder: str) -> tuple[Array, Array]:
     manifest = _manifest()
     images, labels = [], []
     for face, entry in enumerate(manifest["faces"]):
-        font = opened(_checked(Path(folder) / entry["file"], entry["sha256"]))
+        font = open_glyphs(_checked(Path(folder) / entry["file"], entry["sha256"]))
         for label, (codes, places, _) in enumerate(manifest["classes"]):
             if places[face] != ".":
                 images.append(draw(font, codes[int(places[face])]))

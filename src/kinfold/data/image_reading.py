@@ -102,7 +102,7 @@ def parse_background(background: str) -> Color:
                 return color
     except ValueError:  # no number after '#'
         pass
-    near = registry.nearest(background, ImageColor.colormap)
+    near = registry.suggest(background, ImageColor.colormap)
     raise ValueError(f"unknown background {background!r}{near}; give a name such as 'white', or '#rrggbb'")
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Literal
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.folder import images_below
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import Source
+from kinfold.data.layout import DatasetSource
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="imagenet",
     home="https://image-net.org/challenges/LSVRC/2012/ (after registration)",
     archives="ILSVRC2012_img_train.tar (one inner tar per class) or ILSVRC2012_img_val.tar (sorted into classes)",
@@ -38,7 +38,7 @@ def imagenet(root: Path | str, images: Literal["train", "val"] = "train", check:
     words = [path.split("/")[0] for path in paths]
     classes = sorted(set(words))
     train = set(classes[: len(classes) // 2])
-    dataset = make(
+    dataset = create_dataset(
         "imagenet",
         ImageFiles(folder, paths),
         labels=words,

@@ -78,7 +78,7 @@ def broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
     return check_images(dataset, workers).broken
 
 
-def readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) -> tuple[Dataset, dict[int, str]]:
+def keep_readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) -> tuple[Dataset, dict[int, str]]:
     """The data set without images that cannot be read, and what was wrong by position in the one given.
 
     `errors="raise"` stops instead, with the first one named. Labels stay as they are (see `Dataset.where`).

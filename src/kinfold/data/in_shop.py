@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from kinfold import registry
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import Source
+from kinfold.data.layout import DatasetSource
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="in-shop",
     home="https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html",
     archives="Img/img.zip, Eval/list_eval_partition.txt and (for boxes) Anno/list_bbox_inshop.txt",
@@ -32,7 +32,7 @@ def in_shop(root: Path | str, boxes: bool = False, check: bool = True) -> Datase
     rows = SOURCE.lines(folder / listed_at, fields=3, header=2)  # image_name item_id evaluation_status
     for path, _, part in rows:
         if part not in PARTS:
-            near = registry.nearest(part, PARTS)
+            near = registry.suggest(part, PARTS)
             raise ValueError(f"in-shop: {path} has the status {part!r}{near}; it is {', '.join(PARTS)}")
     paths = [path for path, _, _ in rows]
     pictures = folder / "Img" if (folder / "Img" / "img").is_dir() else folder
@@ -42,7 +42,7 @@ def in_shop(root: Path | str, boxes: bool = False, check: bool = True) -> Datase
         # image_name clothes_type pose_type x_1 y_1 x_2 y_2
         given = {row[0]: row[3:] for row in SOURCE.lines(listing, fields=7, header=2)}
         box_array = SOURCE.boxes(listing, given, paths)
-    dataset = make(
+    dataset = create_dataset(
         "in-shop",
         ImageFiles(pictures, paths, box_array, source="list_eval_partition.txt", rows=range(3, len(rows) + 3)),
         labels=[item for _, item, _ in rows],

@@ -11,7 +11,7 @@ from kinfold.data.items import Array, ImageFiles
 
 
 @dataclass(frozen=True)
-class Source:
+class DatasetSource:
     """Where a data set comes from and how it lies on disk: `tree` shows what the root folder must hold."""
 
     name: str

@@ -16,7 +16,7 @@ from kinfold.data.image_reading import BACKGROUND, ImageError, Mode, parse_backg
 from kinfold.data.images import SKIPPING, Errors, check_errors, decode
 from kinfold.data.items import Array, Rows
 from kinfold.data.transforms import Transform, Warp
-from kinfold.seeds import derived
+from kinfold.seeding import derive_generator
 
 
 class Batch(NamedTuple):
@@ -176,12 +176,12 @@ class _InOrder:
     def __iter__(self) -> Iterator[list[int]]:
         order = torch.arange(self.count)
         if self.shuffle:
-            order = torch.randperm(self.count, generator=derived(self.seed, self.epoch))
+            order = torch.randperm(self.count, generator=derive_generator(self.seed, self.epoch))
         for start in range(0, self.count, self.batch_size):
             yield order[start : start + self.batch_size].tolist()
 
 
-class Stretch:
+class SequentialBatches:
     """Positions first..last-1 in order, some at a time: a batch sampler for a part of a data set.
 
     >>> [*Stretch(3, 8, 2)], len(Stretch(3, 8, 2))
@@ -222,7 +222,7 @@ class _Reader(TorchDataset[_Sample]):
         except ImageError as problem:
             return key.item, str(problem)
         if self.transform is not None:
-            image = self.transform(image, derived(self.seed, *key))
+            image = self.transform(image, derive_generator(self.seed, *key))
         return key.item, np.asarray(image)
 
 

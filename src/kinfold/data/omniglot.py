@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.folder import images_below
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import Source
+from kinfold.data.layout import DatasetSource
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="omniglot",
     home="https://github.com/brendenlake/omniglot",
     archives="python/images_background.zip and python/images_evaluation.zip",
@@ -32,7 +32,7 @@ def omniglot(root: Path | str, check: bool = True) -> Dataset:
             f"omniglot: {strange} does not lie in <part>/<alphabet>/<character>/. " + SOURCE.how_to_get(folder)
         )
     places = [path.split("/") for path in paths]
-    dataset = make(
+    dataset = create_dataset(
         "omniglot",
         ImageFiles(folder, paths),
         labels=[f"{alphabet}/{character}" for _, alphabet, character, _ in places],

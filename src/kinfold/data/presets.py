@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kinfold import registry
-from kinfold.data.colour import ColorJitter, RandomGray
+from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.image_reading import BACKGROUND, Mode, parse_background
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GREY, STUDY_BN_INCEPTION, Normalize
 from kinfold.data.transforms import (
@@ -67,13 +67,13 @@ PIPELINES: dict[str, Pipeline] = {
 }
 
 
-def pipeline(name: str) -> Pipeline:
+def create_pipeline(name: str) -> Pipeline:
     """A pipeline by its name.
 
     >>> pipeline("bn-inception").normalize.bgr
     True
     """
     if name not in PIPELINES:
-        near = registry.nearest(name, PIPELINES)
+        near = registry.suggest(name, PIPELINES)
         raise ValueError(f"unknown pipeline {name!r}{near}; there are {', '.join(PIPELINES)}")
     return PIPELINES[name]

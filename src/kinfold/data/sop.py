@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import Source
+from kinfold.data.layout import DatasetSource
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     name="sop",
     home="https://cvgl.stanford.edu/projects/lifted_struct/",
     archives="Stanford_Online_Products.zip",
@@ -37,7 +37,7 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
         products += SOURCE.integers(listing, [row[1] for row in rows])
         paths += [row[3] for row in rows]
         split += [part] * len(rows)
-    dataset = make(
+    dataset = create_dataset(
         "sop",
         ImageFiles(folder, paths, source="Ebay_train.txt and Ebay_test.txt, image_id", rows=numbers),
         labels=products,

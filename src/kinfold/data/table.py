@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data.columns import Columns, chosen, holds_images, naming, read_columns
-from kinfold.data.dataset import Dataset, make
+from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.features import USUAL
 from kinfold.data.items import Array, EncodedImages, ImageFiles
-from kinfold.optional import needed
+from kinfold.optional import import_optional
 
 COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse")
 
@@ -41,7 +41,7 @@ def table(
     coarse = read.get(names["coarse"])
     for key in {*(columns or {})} - {"path", "image"}:
         read.require(names[key], naming(key))
-    return make(
+    return create_dataset(
         read.path.stem,
         items,
         labels=labels,
@@ -55,7 +55,7 @@ def holds_pictures(path: Path) -> bool:
     """Whether a .csv or .parquet file is a table of images, not one of features."""
     if path.suffix.lower() not in (".parquet", ".pq"):
         return path.suffix.lower() == ".csv"
-    parquet = needed("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
+    parquet = import_optional("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
     try:
         schema = parquet.read_schema(str(path))
     except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file

@@ -1,8 +1,8 @@
 """A scikit-learn estimator that learns a space from arrays; the one room that needs scikit-learn."""
 
-from kinfold.optional import needed
+from kinfold.optional import import_optional
 
-needed("sklearn", "scikit-learn", "learner", "kinfold.MetricLearner")
+import_optional("sklearn", "scikit-learn", "learner", "kinfold.MetricLearner")
 
 from kinfold.learner.estimator import MetricLearner  # noqa: E402  (only now is it known that scikit-learn is there)
 

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import models
-from kinfold.data import Dataset, Rows, make
+from kinfold.data import Dataset, Rows, create_dataset
+from kinfold.distributed import World
 from kinfold.models import Embedder
 from kinfold.models.features import Features
 from kinfold.models.initialization import principal_components
-from kinfold.pairs import Ranks
 from kinfold.training import parts
-from kinfold.training.configuration import Choice, Configuration
+from kinfold.training.builder import RunBuilder
+from kinfold.training.config.settings import NamedConfig, RunConfig
 from kinfold.training.loop import Callback, Event, Trainer
 from kinfold.training.signals import Stopped
-from kinfold.training.work import Work
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,7 @@ class Fitted:
 
 
 def fit(
-    rows: Array, labels: Array, given: Configuration, callbacks: Sequence[Callback] = (), *, own_loss_lr: bool = False
+    rows: Array, labels: Array, given: RunConfig, callbacks: Sequence[Callback] = (), *, own_loss_lr: bool = False
 ) -> Fitted:
     """rows: float32 (N, d); labels: (N,), integers. What the configuration asks for is fitted to their shape.
 
@@ -59,8 +59,8 @@ def fit(
     """
     if (rows == rows[0]).all():
         raise ValueError("all rows of X are equal: there is nothing to tell classes apart by")
-    data = make("X", Rows(rows), labels, np.full(len(labels), "train"))
-    splits = parts.split(data, given.data)
+    data = create_dataset("X", Rows(rows), labels, np.full(len(labels), "train"))
+    splits = parts.split_classes(data, given.data)
     sizes = splits.train.class_sizes().tolist()
     model, init = given.model, given.model.init
     components = None
@@ -69,12 +69,12 @@ def fit(
         components = principal_components(points)
         model = replace(model, dim=min(model.dim, max(1, components.rank)))
     batch_size, per_class = batch_shape(sizes, **given.sampler.options)
-    sampler = Choice("spc", {"batch_size": batch_size, "per_class": per_class})
-    work = Work(replace(given, model=replace(model, init="random"), sampler=sampler), data, Ranks.current())
+    sampler = NamedConfig("spc", {"batch_size": batch_size, "per_class": per_class})
+    work = RunBuilder(replace(given, model=replace(model, init="random"), sampler=sampler), data, World.current())
     if components is not None:
         models.initialize(work.model.head, components, init, model.init_length)  # type: ignore[arg-type]
     history = History(given.evaluation.metric)
-    trainer = work.trainer(None, [history, *callbacks])
+    trainer = work.build_trainer(None, [history, *callbacks])
     if own_loss_lr and not any(parameter.requires_grad for parameter in trainer.objective.parameters()):
         raise ValueError(
             f"loss_lr is for parameters of the loss, and {given.loss.name!r} has none to train: leave loss_lr out"
@@ -85,8 +85,8 @@ def fit(
     _check_finite(trainer, embedder, given.optimizer.lr)
     assert isinstance(embedder.backbone, Features)
     embedder.backbone.fold_into(embedder.head)  # what is left takes X as it is
-    best = trainer.selection.best_step if trainer.selection.best is not None else trainer.done
-    return Fitted(embedder.cpu().eval(), work.given.evaluation.distance, history, trainer.done, best)
+    best = trainer.selection.best_step if trainer.selection.best is not None else trainer.step_number
+    return Fitted(embedder.cpu().eval(), work.config.evaluation.distance, history, trainer.step_number, best)
 
 
 def batch_shape(sizes: Sequence[int], batch_size: int, per_class: int) -> tuple[int, int]:

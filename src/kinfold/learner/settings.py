@@ -6,9 +6,17 @@ from numbers import Integral, Real
 from typing import Any
 
 from kinfold import registry
-from kinfold.metrics.named import metric
-from kinfold.training.configuration import Choice, Configuration, Data, Evaluation, Model, Optimizer, Training
-from kinfold.training.usual import PROXY_FACTOR, usual_length, usual_miner, usual_rate
+from kinfold.metrics.named import find_metric
+from kinfold.training.config.settings import (
+    DataConfig,
+    EvaluationConfig,
+    ModelConfig,
+    NamedConfig,
+    OptimizerConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from kinfold.training.defaults import PROXY_FACTOR, default_embedding_length, default_learning_rate, default_miner
 
 HEADS = ("linear", "mlp")
 STARTS = ("auto", "random", "pca", "half-whiten", "whiten")
@@ -16,7 +24,7 @@ DISTANCES = ("auto", "cosine", "dot", "euclidean")
 LOOKS = 20  # evaluations on held-out classes in the course of a fit
 
 
-def configuration(given: Mapping[str, Any], seed: int, classes: int) -> Configuration:
+def configuration(given: Mapping[str, Any], seed: int, classes: int) -> RunConfig:
     """What a fit to so many classes amounts to; a ValueError names the parameter that is wrong."""
     steps = whole("steps", given["steps"], 1)
     patience = None if given["patience"] is None else whole("patience", given["patience"], 1)
@@ -30,32 +38,32 @@ def configuration(given: Mapping[str, Any], seed: int, classes: int) -> Configur
         raise ValueError(
             f"init={init!r} is a start for the linear head; use init='auto' or 'random' with head={head!r}"
         )
-    metric(given["metric"])
-    loss = Choice(given["loss"], dict(given["loss_options"] or {}))
-    lr = usual_rate(loss.name) if given["lr"] == "auto" else _number("lr", given["lr"])
-    return Configuration(
+    find_metric(given["metric"])
+    loss = NamedConfig(given["loss"], dict(given["loss_options"] or {}))
+    lr = default_learning_rate(loss.name) if given["lr"] == "auto" else _number("lr", given["lr"])
+    return RunConfig(
         seed=seed,
-        data=Data(name="X", validation=share, split_seed=seed),
-        model=Model(
+        data=DataConfig(name="X", validation=share, split_seed=seed),
+        model=ModelConfig(
             "features",
             whole("dim", given["dim"], 1),
             head,
             init=init,  # type: ignore[arg-type]
-            init_length=usual_length(loss.name),
+            init_length=default_embedding_length(loss.name),
             standardize=True,
         ),
         loss=loss,
         miner=_miner(loss, given["miner"], given["miner_options"]),
         sampler=_sampler(given["batch_size"], given["per_class"]),
-        optimizer=Optimizer(
+        optimizer=OptimizerConfig(
             name="adamw",
             lr=lr,
             loss_lr=None if given["loss_lr"] is None else _number("loss_lr", given["loss_lr"]),
             proxy_factor=PROXY_FACTOR,
             weight_decay=_number("weight_decay", given["weight_decay"]),
         ),
-        training=Training(steps=steps, device=given["device"]),
-        evaluation=Evaluation(
+        training=TrainingConfig(steps=steps, device=given["device"]),
+        evaluation=EvaluationConfig(
             every=max(1, steps // LOOKS),
             metrics=[given["metric"]],
             metric=given["metric"],
@@ -83,7 +91,7 @@ def _number(name: str, value: Any) -> float:
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
     if value not in known:
-        near = registry.nearest(value, known) if isinstance(value, str) else ""
+        near = registry.suggest(value, known) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}{near}")
     return str(value)
 
@@ -101,16 +109,16 @@ def _check_validation(share: float, patience: int | None, classes: int) -> None:
         )
 
 
-def _miner(loss: Choice, miner: str | None, options: Mapping[str, Any] | None) -> Choice | None:
-    name = usual_miner(loss.name, loss.options) if miner == "auto" else miner
+def _miner(loss: NamedConfig, miner: str | None, options: Mapping[str, Any] | None) -> NamedConfig | None:
+    name = default_miner(loss.name, loss.options) if miner == "auto" else miner
     if name is None and options:
         raise ValueError(f"miner_options without a miner: {loss.name!r} has none unless you name one")
-    return None if name is None else Choice(name, dict(options or {}))
+    return None if name is None else NamedConfig(name, dict(options or {}))
 
 
-def _sampler(batch_size: Any, per_class: Any) -> Choice:
+def _sampler(batch_size: Any, per_class: Any) -> NamedConfig:
     """As it was asked for; `batch_shape` fits it to the classes."""
     size, each = whole("batch_size", batch_size, 2), whole("per_class", per_class, 1)
     if size < 2 * each:
         raise ValueError(f"batch_size={size} has no room for two classes of per_class={each}; raise it to {2 * each}")
-    return Choice("spc", {"batch_size": size, "per_class": each})
+    return NamedConfig("spc", {"batch_size": size, "per_class": each})

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, get_args
 
 from kinfold.losses.scoring import Measure
-from kinfold.registry import nearest
+from kinfold.registry import suggest
 
 if TYPE_CHECKING:
     from kinfold.losses.loss import Loss
@@ -17,7 +17,7 @@ def check_declared(loss: "Loss", base: "type[Loss]") -> None:
     for attribute, known in (("kind", KINDS), ("measure", get_args(Measure))):
         value = getattr(loss, attribute)
         if value not in known:
-            near = nearest(str(value), known)
+            near = suggest(str(value), known)
             raise ValueError(f"{name}.{attribute} is {value!r}{near}; it is one of {', '.join(known)}")
     if all(getattr(type(loss), method) is getattr(base, method) for method in ("terms", "tuple_terms", "forward")):
         raise ValueError(f"{name} does not say what it computes: define terms(self, pairs) -> Terms")

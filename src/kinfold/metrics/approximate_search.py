@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from kinfold.metrics.comparison import Comparison
+from kinfold.metrics._ranking.query_gallery import QueryGallery
 
 _LINKS = 32  # neighbours of each node of the graph
 _SEARCH = 128  # nodes held while searching
 
 
-def faiss_neighbors(comparison: Comparison, k: int, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
+def faiss_neighbors(comparison: QueryGallery, k: int, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
     """Values and indices (Q, k) of rows that are near, most of them the nearest; -1 where fewer were found."""
     try:
         import faiss

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.metrics.sharding import Shard
+from kinfold.distributed import World
 
 _ROWS_AT_ONCE = 1 << 16
 _SCORES_AT_ONCE = 1 << 24
@@ -28,7 +28,7 @@ def k_means(
     *,
     steps: int = 20,
     seed: int = 0,
-    shard: Shard | None = None,
+    world: World | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Clustering:
     """Lloyd's algorithm, Euclidean, started from `clusters` rows drawn without replacement.
@@ -38,11 +38,11 @@ def k_means(
     """
     if not 1 <= clusters <= rows.shape[0]:
         raise ValueError(f"{clusters} clusters of {rows.shape[0]} rows: choose between 1 and the number of rows")
-    shard = shard or Shard.alone()
+    world = world or World()
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randperm(rows.shape[0], generator=generator)[:clusters].to(rows.device)
     centres = rows[drawn].clone()
-    mine = shard.part(torch.arange(rows.shape[0], device=rows.device))
+    mine = world.take_share(torch.arange(rows.shape[0], device=rows.device))
     label = torch.full((rows.shape[0],), -1, dtype=torch.int64, device=rows.device)
     score = torch.full((rows.shape[0],), -torch.inf, dtype=rows.dtype, device=rows.device)
     moved = torch.ones(clusters, dtype=torch.bool, device=rows.device)
@@ -54,8 +54,8 @@ def k_means(
         taken += 1
         before = label.clone()
         _assign(rows, centres, moved, mine, label, score)
-        shard.merge(label, mine)
-        shard.merge(score, mine)
+        world.merge_shares(label, mine)
+        world.merge_shares(score, mine)
         settled = bool((label == before).all())
         fresh = _means(rows, label, centres, lengths - 2.0 * score)
         moved = (fresh != centres).any(dim=1)

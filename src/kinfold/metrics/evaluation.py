@@ -8,27 +8,18 @@ from typing import Literal, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
+from kinfold.distributed import World
+from kinfold.metrics._ranking.approximation import full_products
+from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery
+from kinfold.metrics._ranking.ranker import Depth, Ranker
+from kinfold.metrics._ranking.relevance import Relevance
+from kinfold.metrics._ranking.scan import MEMORY
 from kinfold.metrics.agreement import contingency
-from kinfold.metrics.approximation import full_products
 from kinfold.metrics.clustering import k_means
-from kinfold.metrics.comparison import Comparison, Distance
 from kinfold.metrics.inputs import Embeddings, prepare
 from kinfold.metrics.intervals import bootstrap
-from kinfold.metrics.named import (
-    DEFAULT,
-    Clusters,
-    Metric,
-    Pairs,
-    Space,
-    metric,
-    uses_coarse_labels,
-    uses_gallery,
-)
-from kinfold.metrics.ranks import Depth, Ranker
-from kinfold.metrics.relevance import Relevance
+from kinfold.metrics.named import DEFAULT, Clusters, Metric, Pairs, Space, find_metric, uses_coarse_labels, uses_gallery
 from kinfold.metrics.retrieval import Retrieval
-from kinfold.metrics.scan import MEMORY
-from kinfold.metrics.sharding import Shard
 from kinfold.metrics.verification import Curve, pooled_curve
 from kinfold.pairs.labels import Labels, encode, reindex
 
@@ -134,23 +125,23 @@ def examine(
     intervals over classes are the wider and, for a claim about unseen classes, the honest ones."""
     if isinstance(metrics, str):
         raise ValueError(f"metrics must be a list of names, got the text {metrics!r}; write [{metrics!r}]")
-    wanted = {name: metric(name) for name in (DEFAULT if metrics is None else metrics)}
+    wanted = {name: find_metric(name) for name in (DEFAULT if metrics is None else metrics)}
     _check_used(wanted, gallery is not None, coarse_labels is not None, intervals is not None, level)
     comparison, found, codes = prepare(embeddings, labels, gallery, gallery_labels, distance, device)
     place = comparison.gallery.device
-    shard, tell = Shard.current(ranks), progress or (lambda stage, share: None)
+    world, tell = World.current(ranks), progress or (lambda stage, share: None)
     query_class, classes = reindex(labels)
     values: dict[str, float] = {}
     with full_products(place):
-        per_query = _retrieval(comparison, found, _only(wanted, Retrieval), memory, shard, tell)
+        per_query = _retrieval(comparison, found, _only(wanted, Retrieval), memory, world, tell)
         values |= {name: _mean(value) for name, value in per_query.items()}
-        values |= _clusters(comparison, codes, coarse_labels, _only(wanted, Clusters), seed, shard, tell)
+        values |= _clusters(comparison, codes, coarse_labels, _only(wanted, Clusters), seed, world, tell)
         for order, (name, entry) in enumerate(_only(wanted, Space).items()):
             tell("space", order / len(_only(wanted, Space)))
-            values[name] = entry.value(comparison.queries, codes, shard)
+            values[name] = entry.value(comparison.queries, codes, world)
         curve = None
         if _only(wanted, Pairs):
-            curve = pooled_curve(comparison, found, shard, progress=partial(tell, "pairs"))
+            curve = pooled_curve(comparison, found, world, progress=partial(tell, "pairs"))
             values |= {name: entry.value(curve) for name, entry in _only(wanted, Pairs).items()}
     limits = {} if intervals is None else bootstrap(per_query, query_class.to(place), intervals, level, seed)
     return Evaluation(
@@ -178,11 +169,11 @@ def _check_used(wanted: dict[str, Metric], gallery: bool, coarse_labels: bool, i
 
 
 def _retrieval(
-    comparison: Comparison,
+    comparison: QueryGallery,
     relevant: Relevance,
     wanted: dict[str, Retrieval],
     memory: int,
-    shard: Shard,
+    world: World,
     tell: Progress,
 ) -> dict[str, Tensor]:
     """Retrieval metrics of every query, (Q,) each; NaN where it is left out."""
@@ -191,7 +182,7 @@ def _retrieval(
     depth = Depth()
     for entry in wanted.values():
         depth = depth | entry.depth
-    queries, counts = shard.part(relevant.order()), relevant.counts
+    queries, counts = world.take_share(relevant.order()), relevant.counts
     empty = {name: 0.0 if entry.counts_singletons else torch.nan for name, entry in wanted.items()}
     found = {name: counts.new_full(counts.shape, empty[name], dtype=torch.float64) for name in wanted}
     done = 0
@@ -204,18 +195,18 @@ def _retrieval(
         tell("ranks", done / queries.shape[0])
     for values in found.values():
         merged = torch.where(counts > 0, values, 0.0)
-        shard.merge(merged, queries)
+        world.merge_shares(merged, queries)
         values.copy_(torch.where(counts > 0, merged, values))
     return found
 
 
 def _clusters(
-    comparison: Comparison,
+    comparison: QueryGallery,
     labels: Tensor,
     coarse_labels: Labels | None,
     wanted: dict[str, Clusters],
     seed: int,
-    shard: Shard,
+    world: World,
     tell: Progress,
 ) -> dict[str, float]:
     values: dict[str, float] = {}
@@ -232,7 +223,7 @@ def _clusters(
                 raise ValueError(f"{labels.shape[0]} embeddings and {target.shape[0]} coarse_labels")
         groups = int(torch.unique(target).shape[0])
         told = partial(tell, "clusters")
-        found = k_means(comparison.queries, groups, seed=seed, shard=shard, progress=told)
+        found = k_means(comparison.queries, groups, seed=seed, world=world, progress=told)
         told(1.0)
         table = contingency(target, found.clusters)
         values |= {name: entry.value(table) for name, entry in asked.items()}

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kinfold.devices import checked_device
-from kinfold.metrics.comparison import Comparison, Distance, compare
-from kinfold.metrics.relevance import Relevance, relevance
+from kinfold.devices import resolve_device
+from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery, prepare_rows
+from kinfold.metrics._ranking.relevance import Relevance, relevance
 from kinfold.pairs.labels import Labels, encode
 
 Embeddings: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Sequence[float]]
@@ -26,7 +26,7 @@ def as_rows(embeddings: Embeddings, device: torch.device | str | None = None) ->
         if array.dtype.byteorder == ">" or not array.flags.writeable or array.dtype == np.longdouble:
             array = array.astype(array.dtype.newbyteorder("=") if array.dtype != np.longdouble else np.float64)
         rows = torch.from_numpy(np.ascontiguousarray(array))
-    rows = rows if device is None else rows.to(checked_device(device))
+    rows = rows if device is None else rows.to(resolve_device(device))
     if rows.is_complex() or rows.dtype in (torch.float32, torch.float64):
         return rows
     return rows.to(torch.float32)
@@ -39,11 +39,13 @@ def prepare(
     gallery_labels: Labels | None,
     distance: Distance,
     device: torch.device | str | None,
-) -> tuple[Comparison, Relevance, Tensor]:
+) -> tuple[QueryGallery, Relevance, Tensor]:
     """Rows to compare, who is relevant to whom, and the labels as int64."""
     if (gallery is None) != (gallery_labels is None):
         raise ValueError("gallery and gallery_labels belong together: give both or none")
-    comparison = compare(as_rows(embeddings, device), None if gallery is None else as_rows(gallery, device), distance)
+    comparison = prepare_rows(
+        as_rows(embeddings, device), None if gallery is None else as_rows(gallery, device), distance
+    )
     if comparison.queries.shape[0] == 0:
         raise ValueError("there are no embeddings to evaluate")
     codes = encode(labels, gallery_labels, comparison.gallery.device)

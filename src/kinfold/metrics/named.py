@@ -11,9 +11,9 @@ from typing import TypeAlias
 from torch import Tensor
 
 from kinfold import registry
-from kinfold.metrics import agreement, space
+from kinfold.distributed import World
+from kinfold.metrics import agreement, embedding_space
 from kinfold.metrics.retrieval import Retrieval
-from kinfold.metrics.sharding import Shard
 from kinfold.metrics.verification import Curve
 
 DEFAULT = ("recall@1", "recall@2", "recall@4", "recall@8", "r-precision", "map@r")
@@ -29,9 +29,9 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Space:
-    """A metric of the space itself: value(rows, labels, shard)."""
+    """A metric of the space itself: value(rows, labels, world)."""
 
-    value: Callable[[Tensor, Tensor, Shard], float]
+    value: Callable[[Tensor, Tensor, World], float]
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ Metric: TypeAlias = Retrieval | Clusters | Space | Pairs
 
 def uses_gallery(names: Iterable[str]) -> bool:
     """Whether one of the metrics compares with a gallery: those of clusters and of the space look at queries alone."""
-    return any(isinstance(metric(name), Retrieval | Pairs) for name in names)
+    return any(isinstance(find_metric(name), Retrieval | Pairs) for name in names)
 
 
 def uses_coarse_labels(names: Iterable[str]) -> bool:
     """Whether one of the metrics asks for coarse labels."""
-    kinds = [metric(name) for name in names]
+    kinds = [find_metric(name) for name in names]
     return any(isinstance(kind, Clusters) and kind.coarse for kind in kinds)
 
 
-def metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """The metric of that name.
 
     >>> metric("precision@10").depth.fixed
@@ -108,32 +108,32 @@ def f1_coarse() -> Clusters:
 
 def rho(k: int) -> Space:
     """KL(uniform || singular values without the k - 1 largest): 0 is a flat spectrum (Roth et al., 2020)."""
-    return Space(lambda rows, labels, shard: space.spectral_decay(space.spectrum(rows), drop=k - 1))
+    return Space(lambda rows, labels, world: embedding_space.spectral_decay(embedding_space.spectrum(rows), drop=k - 1))
 
 
 def uniformity() -> Space:
     """log mean over pairs of exp(-2 |x - y|^2) on the unit sphere (Wang and Isola, 2020); lower is more even."""
-    return Space(lambda rows, labels, shard: space.uniformity(rows, shard=shard))
+    return Space(lambda rows, labels, world: embedding_space.uniformity(rows, world=world))
 
 
 def alignment() -> Space:
     """Mean squared distance of kin on the unit sphere (Wang and Isola, 2020); lower is tighter."""
-    return Space(lambda rows, labels, shard: space.alignment(rows, labels))
+    return Space(lambda rows, labels, world: embedding_space.alignment(rows, labels))
 
 
 def intra() -> Space:
     """Mean over classes of the mean cosine distance within."""
-    return Space(lambda rows, labels, shard: space.intra(rows, labels))
+    return Space(lambda rows, labels, world: embedding_space.intra(rows, labels))
 
 
 def inter() -> Space:
     """Mean cosine distance between the directions of class means."""
-    return Space(lambda rows, labels, shard: space.inter(rows, labels))
+    return Space(lambda rows, labels, world: embedding_space.inter(rows, labels))
 
 
 def density() -> Space:
     """intra / inter, the ratio of Roth et al. (2020); there larger went with better generalisation."""
-    return Space(lambda rows, labels, shard: space.density(rows, labels))
+    return Space(lambda rows, labels, world: embedding_space.density(rows, labels))
 
 
 def roc_auc() -> Pairs:
@@ -175,4 +175,4 @@ def _with_number(pattern: str, name: str, text: str, kind: type) -> Metric:
 def _nearest(name: str, known: list[str]) -> str:
     number = re.search(r"[0-9][0-9.e-]*$", name)
     examples = [_PARAMETER.sub(number[0] if number else "1", entry) for entry in known]
-    return registry.nearest(name, examples)
+    return registry.suggest(name, examples)

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold.metrics._ranking.approximation import Approximation, approximate, full_products
+from kinfold.metrics._ranking.product_speed import product_speeds
+from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery, prepare_rows
+from kinfold.metrics._ranking.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
 from kinfold.metrics.approximate_search import faiss_neighbors
-from kinfold.metrics.approximation import Approximation, approximate, full_products
-from kinfold.metrics.comparison import Comparison, Distance, compare
 from kinfold.metrics.inputs import Embeddings, as_rows
-from kinfold.metrics.scan import MEMORY, Bound, Scratch, chunks, rows_at_once
-from kinfold.metrics.speed import product_speeds
 
 _CROWDED = 64  # candidates for each neighbour above which a finer product is better
 _CANDIDATE_BYTES = 128  # that one candidate takes until it is ordered
@@ -48,7 +48,7 @@ def neighbors(
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     x, y = as_rows(queries, device), None if gallery is None else as_rows(gallery, device)
-    comparison = compare(x, y, distance)
+    comparison = prepare_rows(x, y, distance)
     if exclude is None and comparison.same:
         exclude = torch.arange(x.shape[0], device=comparison.gallery.device)
     if exclude is not None:
@@ -67,7 +67,7 @@ def neighbors(
 
 
 def _neighbors(
-    comparison: Comparison, k: int, exclude: Tensor | None, memory: int, dtype: torch.dtype | None = None
+    comparison: QueryGallery, k: int, exclude: Tensor | None, memory: int, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
     total, device = comparison.queries.shape[0], comparison.gallery.device
     available = comparison.size if exclude is None else comparison.size - int(bool((exclude >= 0).any()))
@@ -82,7 +82,7 @@ def _neighbors(
 class Searcher:
     """Nearest neighbors of any queries of a comparison, chunk by chunk; products that tell too little are given up."""
 
-    def __init__(self, comparison: Comparison, memory: int, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, comparison: QueryGallery, memory: int, dtype: torch.dtype | None = None) -> None:
         self.comparison, self.memory, self._dtype = comparison, memory, dtype
         self._approximation: Approximation | None = None
         self._scratch = Scratch()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.metrics.ranks import Depth
+from kinfold.metrics._ranking.ranker import Depth
 
 
 @dataclass(frozen=True)

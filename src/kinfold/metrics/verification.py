@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.metrics.comparison import Comparison
-from kinfold.metrics.relevance import Relevance
-from kinfold.metrics.sharding import Shard
+from kinfold.distributed import World
+from kinfold.metrics._ranking.query_gallery import QueryGallery
+from kinfold.metrics._ranking.relevance import Relevance
 
 MOST_POSITIVES = 20_000_000  # above, scores fall into bins
 _BINS = 1 << 20
@@ -90,9 +90,9 @@ class Curve:
 
 
 def pooled_curve(
-    comparison: Comparison,
+    comparison: QueryGallery,
     relevance: Relevance,
-    shard: Shard,
+    world: World,
     most: int = MOST_POSITIVES,
     progress: Callable[[float], None] | None = None,
 ) -> Curve:
@@ -110,7 +110,7 @@ def pooled_curve(
     tally = torch.zeros(2, 2 * edges.shape[0] + 1, dtype=torch.int64, device=edges.device)
     # what lies below every positive pair only has to be counted; rounding could put one of them a little lower
     lowest = torch.nextafter(torch.nextafter(edges[0], -values[-1]), -values[-1])
-    for i, j, scores in _blocks(comparison, shard):
+    for i, j, scores in _blocks(comparison, world):
         if progress is not None:
             progress(i.start / rows)
         above = scores >= lowest
@@ -125,7 +125,7 @@ def pooled_curve(
         kin = relevance.query_class[i][row] == relevance.gallery_class[j][column]
         tally[0] += torch.bincount(place[~kin], minlength=tally.shape[1])
         tally[1] += torch.bincount(place[kin], minlength=tally.shape[1])
-    shard.add(tally)
+    world.sum_in_place(tally)
     tally[0, 0] += pairs - int(tally.sum())
     # slot 2e holds what lies below edge e (and above e - 1), slot 2e + 1 what equals it
     from_here = tally.flip(1).cumsum(1).flip(1).double()
@@ -146,7 +146,7 @@ def pooled_curve(
     )
 
 
-def _positive_scores(comparison: Comparison, relevance: Relevance) -> Tensor:
+def _positive_scores(comparison: QueryGallery, relevance: Relevance) -> Tensor:
     """Distinct scores of positive pairs, ascending, float32."""
     found = []
     order = relevance.order()
@@ -161,7 +161,7 @@ def _positive_scores(comparison: Comparison, relevance: Relevance) -> Tensor:
     return distinct
 
 
-def _bins(comparison: Comparison) -> Tensor:
+def _bins(comparison: QueryGallery) -> Tensor:
     """Evenly spaced scores over all that can occur."""
     longest = [
         float(torch.linalg.vector_norm(x.double(), dim=1).max()) for x in (comparison.queries, comparison.gallery)
@@ -172,18 +172,18 @@ def _bins(comparison: Comparison) -> Tensor:
     return torch.linspace(-reach, reach, _BINS, device=comparison.gallery.device)
 
 
-def _blocks(comparison: Comparison, shard: Shard) -> Iterator[tuple[slice, slice, Tensor]]:
+def _blocks(comparison: QueryGallery, world: World) -> Iterator[tuple[slice, slice, Tensor]]:
     """(rows, columns, float32 scores) of all pairs; within one set only blocks on and above the diagonal."""
     rows, columns = comparison.queries.shape[0], comparison.size
     starts = [(i, j) for i in range(0, rows, _BLOCK) for j in range(0, columns, _COLUMNS)]
     if comparison.same:
         starts = [(i, j) for i, j in starts if j + _COLUMNS > i]
-    for i, j in starts[shard.rank :: shard.ranks]:
+    for i, j in starts[world.rank :: world.size]:
         left, right = slice(i, min(rows, i + _BLOCK)), slice(j, min(columns, j + _COLUMNS))
         yield left, right, _scores(comparison, comparison.queries[left], comparison.gallery[right])
 
 
-def _scores(comparison: Comparison, x: Tensor, y: Tensor) -> Tensor:
+def _scores(comparison: QueryGallery, x: Tensor, y: Tensor) -> Tensor:
     x, y = x.double(), y.double()
     if comparison.distance != "euclidean":
         return (x @ y.T).float()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.metrics.approximation import full_products
-from kinfold.metrics.comparison import Distance
+from kinfold.distributed import World
+from kinfold.metrics._ranking.approximation import full_products
+from kinfold.metrics._ranking.query_gallery import Distance
+from kinfold.metrics._ranking.ranker import Depth, Ranker
 from kinfold.metrics.inputs import Embeddings, prepare
-from kinfold.metrics.ranks import Depth, Ranker
-from kinfold.metrics.sharding import Shard
 from kinfold.metrics.verification import MOST_POSITIVES, Curve, pooled_curve
 from kinfold.pairs.labels import Labels
 
@@ -50,7 +50,7 @@ def verify(
     """
     comparison, relevant, _ = prepare(embeddings, labels, gallery, gallery_labels, distance, device)
     with full_products(comparison.gallery.device):
-        return pooled_curve(comparison, relevant, Shard.current(ranks), most)
+        return pooled_curve(comparison, relevant, World.current(ranks), most)
 
 
 def query_curves(
@@ -66,7 +66,7 @@ def query_curves(
 ) -> QueryCurves:
     """ROC and precision-recall of each query's own ranking, averaged."""
     comparison, relevant, _ = prepare(embeddings, labels, gallery, gallery_labels, distance, device)
-    shard, counts = Shard.current(ranks), relevant.counts
+    world, counts = World.current(ranks), relevant.counts
     negatives = comparison.size - comparison.same - counts
     queries = relevant.order()
     queries = queries[negatives[queries] > 0]
@@ -74,7 +74,7 @@ def query_curves(
     tar, precision = torch.zeros_like(grid), torch.zeros_like(grid)
     areas = grid.new_zeros(2)
     with full_products(comparison.gallery.device):
-        for which, rank in Ranker(comparison, relevant, Depth(full=True)).blocks(shard.part(queries)):
+        for which, rank in Ranker(comparison, relevant, Depth(full=True)).blocks(world.take_share(queries)):
             found, against = counts[which, None].double(), negatives[which, None].double()
             j = torch.arange(1, rank.shape[1] + 1, device=rank.device)
             real = j <= found
@@ -90,7 +90,7 @@ def query_curves(
             areas[0] += (torch.where(real, 1.0 - met, 0.0).sum(dim=1, keepdim=True) / found).sum()
             areas[1] += (correct.sum(dim=1, keepdim=True) / found).sum()
     for part in (tar, precision, areas):
-        shard.add(part)
+        world.sum_in_place(part)
     total = max(1, queries.shape[0])
     mean = (areas / total if queries.shape[0] else areas + torch.nan).tolist()
     return QueryCurves(grid, tar / total, grid, precision / total, mean[0], mean[1], queries.shape[0])

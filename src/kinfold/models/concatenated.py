@@ -23,9 +23,9 @@ class Concatenated(nn.Module):
             raise ValueError("there must be at least one member")
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return joined([member(inputs) for member in self.members])
+        return concatenate_models([member(inputs) for member in self.members])
 
 
-def joined(embeddings: Iterable[Tensor]) -> Tensor:
+def concatenate_models(embeddings: Iterable[Tensor]) -> Tensor:
     """Rows (N, d) of each member -> unit rows (N, sum of d)"""
     return normalize(torch.cat([normalize(rows, dim=1) for rows in embeddings], dim=1), dim=1)

@@ -13,7 +13,7 @@ from kinfold.models.backbone import Backbone
 from kinfold.models.batch_norm import BatchNorm, check_batch_norm
 from kinfold.models.embedder import Embedder, Pool
 from kinfold.models.weights import load_weights
-from kinfold.seeds import derived
+from kinfold.seeding import derive_generator
 
 PUBLISHED = ("imagenet", "pretrained")
 LIBRARIES = ("timm", "transformers")  # "timm/NAME" is the model NAME of timm
@@ -73,7 +73,7 @@ def _backbone(name: str, options: dict[str, Any], published: bool) -> Backbone:
 def _seeded(*numbers: int) -> Iterator[None]:
     """torch's initialisers draw from the global generator of the CPU: it is lent to them and given back as it was."""
     before = torch.get_rng_state()
-    torch.default_generator.manual_seed(derived(*numbers).initial_seed())
+    torch.default_generator.manual_seed(derive_generator(*numbers).initial_seed())
     try:
         yield
     finally:

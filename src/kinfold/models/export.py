@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
-from kinfold.optional import needed
+from kinfold.optional import import_optional
 
 Format = Literal["onnx", "torch"]
 ENDINGS: dict[str, Format] = {".onnx": "onnx", ".pt2": "torch"}
@@ -41,7 +41,7 @@ class Exported:
     metadata: dict[str, str]
 
 
-class Deployed(nn.Module):
+class DeployedModel(nn.Module):
     """Everything between bytes and embeddings: normalisation of the pixels, network, and unit length where it counts.
 
     uint8 images (B, C, H, W), already cropped to their size, or float32 features (B, d) -> float32 (B, dim).
@@ -64,7 +64,7 @@ class Deployed(nn.Module):
 
 
 def export(
-    deployed: Deployed,
+    deployed: DeployedModel,
     path: Path | str,
     example: Tensor,
     format: Format | None = None,  # noqa: A002
@@ -113,7 +113,7 @@ def _kind(path: Path, given: Format | None) -> Format:
             raise ValueError(f"the ending of {path.name!r} says no format; use {' or '.join(ENDINGS)}")
         return ENDINGS[path.suffix]
     if given not in ENDINGS.values():
-        near = registry.nearest(given, ENDINGS.values())
+        near = registry.suggest(given, ENDINGS.values())
         raise ValueError(f"unknown format {given!r}{near}; it is {' or '.join(ENDINGS.values())}")
     return given
 
@@ -132,7 +132,7 @@ def _check(path: Path, example: Tensor, tolerance: float) -> None:
         raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
 
 
-def _facts(model: Deployed, example: Tensor) -> dict[str, str]:
+def _facts(model: DeployedModel, example: Tensor) -> dict[str, str]:
     """What somebody with nothing but the file needs to know."""
     with torch.inference_mode():
         dim = model(example[:1]).shape[1]
@@ -144,7 +144,7 @@ def _facts(model: Deployed, example: Tensor) -> dict[str, str]:
     return {**known, "input": "uint8 images (B, C, H, W)", "mode": mode, "size": f"{height} x {width}"}
 
 
-def _traced(model: Deployed, example: Tensor) -> torch.export.ExportedProgram:
+def _traced(model: DeployedModel, example: Tensor) -> torch.export.ExportedProgram:
     # the archive keeps what it was traced with: zeros, so that no picture of the user's travels with the model
     zeros = torch.zeros(2, *example.shape[1:], dtype=example.dtype)
     try:
@@ -158,7 +158,7 @@ def _traced(model: Deployed, example: Tensor) -> torch.export.ExportedProgram:
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, metadata: dict[str, str]) -> None:
     for module in ("onnx", "onnxscript", "onnxruntime"):
-        needed(module, module, "export", "writing ONNX")
+        import_optional(module, module, "export", "writing ONNX")
     size = sum(tensor.nbytes for tensor in program.state_dict.values())
     if size > _LARGEST:
         raise ExportError(f"the weights take {size / 2**30:.1f} GiB, but an .onnx file ends at 2 GiB; write a .pt2")
@@ -200,7 +200,7 @@ def _write(path: Path, content: bytes | memoryview) -> None:
 
 
 def _read_onnx(path: Path) -> Callable[[Tensor], Tensor]:
-    runtime = needed("onnxruntime", "onnxruntime", "export", "checking ONNX")
+    runtime = import_optional("onnxruntime", "onnxruntime", "export", "checking ONNX")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     return lambda inputs: torch.from_numpy(session.run(None, {name: inputs.numpy()})[0])
@@ -211,7 +211,7 @@ def _read_torch(path: Path) -> Callable[[Tensor], Tensor]:
     return module
 
 
-def _difference(model: Deployed, written: Callable[[Tensor], Tensor], example: Tensor) -> float:
+def _difference(model: DeployedModel, written: Callable[[Tensor], Tensor], example: Tensor) -> float:
     worst = 0.0
     with torch.inference_mode():
         for inputs in (example, example[:1], _random(example)):

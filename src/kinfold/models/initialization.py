@@ -45,7 +45,7 @@ def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Sta
     tensor([ 1.4140, -1.4140,  0.0000,  0.0000], grad_fn=<RoundBackward1>)
     """
     if how not in get_args(Start):
-        raise ValueError(f"unknown start {how!r}{registry.nearest(how, POWERS)}; there are {', '.join(POWERS)}")
+        raise ValueError(f"unknown start {how!r}{registry.suggest(how, POWERS)}; there are {', '.join(POWERS)}")
     if not 0 < length < float("inf"):
         raise ValueError(f"length is the root mean square norm of the outputs, a positive number; got {length}")
     own = getattr(head, "initialize", None)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from kinfold.pairs import Ranks
+from kinfold.distributed import World
 
 
 def rank_batch_norm(model: nn.Module) -> nn.Module:
@@ -31,7 +31,7 @@ class RankBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name of it
         by_batch = self.training or self.running_mean is None
-        if not by_batch or Ranks.current().count == 1:
+        if not by_batch or World.current().size == 1:
             return super().forward(input)
         self._check_input_dim(input)
         exact = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
@@ -68,8 +68,8 @@ def _statistics(batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     else:  # a rank without items takes part with weight zero
         mean = variance = batch.sum(over)
     sent = torch.stack([mean, variance, torch.full_like(mean, own)])
-    ranks = Ranks.current()
-    means, variances, counts = ranks.gather(sent[None], [1] * ranks.count).unbind(1)  # (ranks, C) each
+    ranks = World.current()
+    means, variances, counts = ranks.gather(sent[None], [1] * ranks.size).unbind(1)  # (ranks, C) each
     counts = counts.detach()
     count = counts.sum(dim=0)
     if count[0] < 2:

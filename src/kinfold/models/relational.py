@@ -59,7 +59,7 @@ class Relational(Ensemble):
         reconstruction_weight: float = 1.0,
     ) -> None:
         if branch_input not in get_args(BranchInput):
-            near = registry.nearest(branch_input, get_args(BranchInput))
+            near = registry.suggest(branch_input, get_args(BranchInput))
             raise ValueError(
                 f"branch_input is {' or '.join(map(repr, get_args(BranchInput)))}, got {branch_input!r}{near}"
             )

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
-from kinfold.optional import needed
+from kinfold.optional import import_optional
 
 Output = Literal["auto", "pooler", "first-token", "mean-token"]
 
@@ -35,7 +35,7 @@ class Transformers(Backbone):
         super().__init__()
         if output not in get_args(Output):
             raise ValueError(f"unknown output {output!r}; there are {', '.join(get_args(Output))}")
-        library = needed("transformers", "transformers", "transformers", f"transformers/{model}")
+        library = import_optional("transformers", "transformers", "transformers", f"transformers/{model}")
         config, made, lost = _made(library, model, pretrained)
         self.network: nn.Module = made.float().train()  # files may keep half precision
         self.width = _width(config, model)

@@ -5,7 +5,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-def names() -> list[str]:
+def list_recipes() -> list[str]:
     """Every recipe, without its ending.
 
     >>> "glyphs" in names()
@@ -15,9 +15,9 @@ def names() -> list[str]:
     return sorted(path.with_suffix("").as_posix() for path in paths if path.parts[0] != "papers")
 
 
-def find(name: str) -> Path:
+def find_recipe(name: str) -> Path:
     """The file of a recipe: one of your own by its path, or one of ours by its name."""
-    from kinfold.registry import nearest
+    from kinfold.registry import suggest
 
     own = Path(name)
     if own.suffix == ".toml" or own.is_file():
@@ -25,8 +25,8 @@ def find(name: str) -> Path:
             raise ValueError(f"there is no recipe {own}")
         return own
     path = FOLDER / f"{name}.toml"
-    if name not in names():
+    if name not in list_recipes():
         raise ValueError(
-            f"unknown recipe {name!r}{nearest(name, names())}; give a .toml file or one of {', '.join(names())}"
+            f"unknown recipe {name!r}{suggest(name, list_recipes())}; give a .toml file or one of {', '.join(list_recipes())}"
         )
     return path

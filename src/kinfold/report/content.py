@@ -12,8 +12,8 @@ from kinfold.report.diagnostics import diagnostics
 from kinfold.report.library import Library
 from kinfold.report.packing import defined
 from kinfold.report.places import shown_folder, without_places
-from kinfold.report.plane import installed
-from kinfold.report.subjects import Found, Repetition, Subject, find
+from kinfold.report.plane import has_tsne
+from kinfold.report.subjects import Repetition, ReportInputs, Subject, find_inputs
 from kinfold.report.thumbnails import Thumbnails, pictured
 from kinfold.report.training_curves import training_curves
 from kinfold.report.weights import pair_weights
@@ -21,7 +21,7 @@ from kinfold.report.weights import pair_weights
 POINTS = 3_000
 
 
-def collect(
+def collect_content(
     folder: Path | str,
     points: int = POINTS,
     *,
@@ -37,7 +37,7 @@ def collect(
     """
     if points < 2:
         raise ValueError(f"a map needs at least 2 points, got {points}")
-    found = find(folder)
+    found = find_inputs(folder)
     missing = _state(found)
     library = Library(dataset)
     training = training_curves(found, missing)
@@ -45,7 +45,7 @@ def collect(
         spaces.look(subject, repetition, library, points, missing, tell) for subject, repetition in spaces.chosen(found)
     ]
     seen = [space for space in looked if space is not None]
-    if seen and not installed():
+    if seen and not has_tsne():
         missing.append('no maps: t-SNE is made by scikit-learn, which is not installed (pip install "kinfold[report]")')
     thumbnails = Thumbnails()
     spaces.want(seen, thumbnails)
@@ -90,7 +90,7 @@ def _stage(tell: Callable[[str, float], None] | None, name: str) -> Iterator[Non
         tell(name, 1.0)
 
 
-def _state(found: Found) -> list[str]:
+def _state(found: ReportInputs) -> list[str]:
     """What the numbers cannot tell: what failed, is not finished, was not measured, or was chosen unfairly."""
     told = [without_places(why) for why in found.unopened]
     if found.bench is not None:
@@ -121,11 +121,11 @@ def _state(found: Found) -> list[str]:
         for run in subject.runs:
             ended = run.scores["ended"] if run.finished else ""
             if run.finished and run.scores.get("selected_start"):
-                named = f"{subject.method}, seed {run.configuration.seed}"
-                fold = f", fold {run.configuration.data.fold}" if len(subject.runs) > len(subject.repetitions) else ""
+                named = f"{subject.method}, seed {run.config.seed}"
+                fold = f", fold {run.config.data.fold}" if len(subject.runs) > len(subject.repetitions) else ""
                 told.append(f"{named}{fold}: the start was selected, so its scores are those before training")
             if "not finite" in ended:
-                told.append(f"{subject.method}, seed {run.configuration.seed}: training ended early: {ended}")
+                told.append(f"{subject.method}, seed {run.config.seed}: training ended early: {ended}")
     return told
 
 
@@ -134,17 +134,17 @@ def _unfinished(subject: Subject, repetition: Repetition) -> str:
     if not begun:
         return f"{subject.named(repetition)}: all folds are trained, but the test classes were not opened yet"
     steps = [event["step"] for event in begun[0].events]
-    of = begun[0].configuration.training.steps
+    of = begun[0].config.training.steps
     reached = f"step {max(steps, default=0)}{'' if of is None else f' of {of}'} in its log"
-    weights = "the best weights so far" if begun[0].place.best.is_file() else "the newest weights"
+    weights = "the best weights so far" if begun[0].run_folder.best.is_file() else "the newest weights"
     return f"{subject.named(repetition)} is not finished ({reached}): there are no results, and {weights} are shown"
 
 
-def _of_validation(found: Found) -> list[str]:
+def _of_validation(found: ReportInputs) -> list[str]:
     """Runs without validation classes keep their last weights."""
     runs = [(subject, run) for subject in found.subjects for run in subject.runs if run.finished]
     without = [(subject, run) for subject, run in runs if "validation" not in run.scores]
-    without = [(subject, run) for subject, run in without if run.configuration.evaluation.selection == "last"]
+    without = [(subject, run) for subject, run in without if run.config.evaluation.selection == "last"]
     if not without:
         return []
     names = "" if len(without) == len(runs) else f" of {', '.join(dict.fromkeys(s.method for s, _ in without))}"

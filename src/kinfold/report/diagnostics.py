@@ -5,19 +5,21 @@ from typing import Any
 
 from kinfold import metrics
 from kinfold.data import Dataset, Rows
-from kinfold.report.keeping import digest_of_files, kept, weight_files
+from kinfold.files.cache import load_or_compute
+from kinfold.files.checksums import digest_files
 from kinfold.report.library import Library
 from kinfold.report.packing import number
 from kinfold.report.results import scores
-from kinfold.report.subjects import Found, Repetition, Subject
+from kinfold.report.subjects import Repetition, ReportInputs, Subject
 from kinfold.training import Run
+from kinfold.training.run import weight_files
 
 REACHED = "recall@1"
 WANTED = ("rho@1", "rho@2", "density", "uniformity", "alignment")
 MOST_ITEMS = 30_000  # up to which missing metrics are measured here
 
 
-def diagnostics(found: Found, library: Library, missing: list[str]) -> dict[str, Any]:
+def diagnostics(found: ReportInputs, library: Library, missing: list[str]) -> dict[str, Any]:
     """columns, and a point for each method on the first data set: means over its repeats.
 
     The spaces are those of training classes, as measured by the runs. What a run did not measure is measured here where
@@ -67,8 +69,8 @@ def _measured(subject: Subject, names: list[str], library: Library) -> dict[str,
         train = library.splits(run)["train"]
         if not isinstance(train.items, Rows) or len(train) > MOST_ITEMS:
             return {}
-        key = f"{digest_of_files(weight_files(run))} {library.identity(train)} {run.background} {names}"
-        found = kept(run.folder, "report-train-space", key, lambda: _space(run, train, names))
+        key = f"{digest_files(weight_files(run))} {library.identity(train)} {run.background} {names}"
+        found = load_or_compute(run.folder, "report-train-space", key, lambda: _space(run, train, names))
     except (ValueError, OSError):
         return {}
     return {name: value for name, value in found.items() if math.isfinite(value)}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kinfold.data.items import Array
-from kinfold.optional import needed
-from kinfold.report.grid import readable, shortened
+from kinfold.optional import import_optional
+from kinfold.report.grid import readable, shorten_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ class Look:
 @contextmanager
 def style() -> Iterator[None]:
     """Within it figures look alike."""
-    needed("matplotlib", "matplotlib", "report", "--figures")
+    import_optional("matplotlib", "matplotlib", "report", "--figures")
     from matplotlib import rc_context
 
     with rc_context(SETTINGS):
@@ -95,7 +95,7 @@ def image(figure: "Figure", kind: str) -> bytes:
 
 def plain(text: str, width: float = LONGEST) -> str:
     """A name as matplotlib can draw it: no formula, no letter without a shape, not too long."""
-    return shortened(readable(text), width).replace("\\", "\\\\").replace("$", r"\$")
+    return shorten_label(readable(text), width).replace("\\", "\\\\").replace("$", r"\$")
 
 
 def legend(axes: "Axes", count: int) -> None:

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinfold.files import write_text, write_whole
-from kinfold.protocols.statistics import Interval
-from kinfold.protocols.tables import (
+from kinfold.experiments.statistics import Interval
+from kinfold.experiments.tables import (
     Entry,
     Rows,
     Style,
-    difference_text,
     difference_unit,
     escape_latex,
     escape_markdown,
-    latex_table,
-    markdown_table,
-    probability_text,
+    format_difference,
+    format_latex,
+    format_markdown,
+    format_probability,
     render,
 )
+from kinfold.files.atomic import write_atomic, write_text
 from kinfold.report.drawing import Look, image, lines, new_figure, plain, style
 from kinfold.report.space_figures import Tiles, confused_figure, histogram_figure, map_figure, queries_figure
 
@@ -52,7 +52,7 @@ def write_figures(content: dict[str, Any], folder: Path | str) -> list[Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    write_whole(path, lambda file: file.write(content))
+    write_atomic(path, lambda file: file.write(content))
 
 
 def figures(content: dict[str, Any]) -> "Iterator[tuple[str, Figure]]":
@@ -142,8 +142,8 @@ def _comparisons(table: dict[str, Any]) -> dict[str, str]:
         known = {
             key: math.nan if row[key] is None else row[key] for key in ("difference", "half_width", "p", "adjusted")
         }
-        difference = difference_text(metric, known["difference"], known["half_width"])
-        p = [probability_text(known[key]) for key in ("p", "adjusted")]
+        difference = format_difference(metric, known["difference"], known["half_width"])
+        p = [format_probability(known[key]) for key in ("p", "adjusted")]
         body.append([f"{row['first']} - {row['second']}", difference, p[0], p[1] + " *" * row["told_apart"]])
     meaning = "*: told" if any(row["told_apart"] for row in table["comparisons"]) else "no two are told"
     note = f"{meaning} apart at 5 % after Holm's correction over all pairs of this table"
@@ -151,8 +151,8 @@ def _comparisons(table: dict[str, Any]) -> dict[str, str]:
     markdown = [head, *([escape_markdown(names), *rest] for names, *rest in body)]  # numbers stand as they are
     latex = [[escape_latex(cell) for cell in row] for row in [head, *body]]
     return {
-        "md": markdown_table(markdown, [escape_markdown(note)], escape_markdown(caption)),
-        "tex": latex_table(latex, [escape_latex(note)], escape_latex(caption)),
+        "md": format_markdown(markdown, [escape_markdown(note)], escape_markdown(caption)),
+        "tex": format_latex(latex, [escape_latex(note)], escape_latex(caption)),
     }
 
 

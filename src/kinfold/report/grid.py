@@ -10,7 +10,7 @@ from typing import Literal
 
 from PIL import Image, ImageDraw, ImageFont
 
-from kinfold.files import write_whole
+from kinfold.files.atomic import write_atomic
 
 Mark = Literal["query", "right", "wrong", "unknown"]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -39,7 +39,7 @@ class Tile:
     mark: Mark = "unknown"
 
 
-def picture_grid(query: Tile, neighbours: Sequence[Tile], path: Path | str) -> None:
+def draw_grid(query: Tile, neighbours: Sequence[Tile], path: Path | str) -> None:
     """Write the query and then its neighbours, row by row, as a PNG file; it appears whole or not at all.
 
     Frames: thin grey for the query and where nothing is known, thick solid blue for `right`, dashed orange for `wrong`.
@@ -66,7 +66,7 @@ def picture_grid(query: Tile, neighbours: Sequence[Tile], path: Path | str) -> N
     _save(page, path)
 
 
-def shortened(text: str, width: float) -> str:
+def shorten_label(text: str, width: float) -> str:
     """The text, or its beginning and dots, no wider than `width` pixels.
 
     >>> shortened("robin", 100), shortened("001.Black_footed_Albatross", 100)
@@ -91,12 +91,12 @@ def readable(text: str) -> str:
 
 def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, upper: int) -> None:
     inside = (left + FRAME, upper + FRAME)
-    lines = [shortened(readable(line), SIDE + FRAME) for line in tile.lines]
+    lines = [shorten_label(readable(line), SIDE + FRAME) for line in tile.lines]
     if tile.picture is None:
         draw.rectangle((*inside, inside[0] + SIDE - 1, inside[1] + SIDE - 1), fill=(240, 240, 240))
         top = inside[1] + (SIDE - LINE * len(lines)) // 2
         for number, line in enumerate(lines):
-            shorter = shortened(line, SIDE - 8)
+            shorter = shorten_label(line, SIDE - 8)
             _write(draw, shorter, inside[0] + (SIDE - _width(shorter)) / 2, top + number * LINE)
     else:
         picture = _fitted(tile.picture)
@@ -192,4 +192,4 @@ def _drawn(font: Font, letter: str) -> bytes | None:
 
 
 def _save(page: Image.Image, path: Path) -> None:
-    write_whole(path, lambda file: page.save(file, format="PNG"))
+    write_atomic(path, lambda file: page.save(file, format="PNG"))

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kinfold.data import Dataset, load
-from kinfold.protocols.repeat import Repeat
-from kinfold.report.keeping import identity
+from kinfold.data.fingerprint import identify_dataset
+from kinfold.experiments.repeat import Repeat
 from kinfold.training import Run
-from kinfold.training.configuration import Data
+from kinfold.training.config.settings import DataConfig
 
 
 class Library:
@@ -23,7 +23,7 @@ class Library:
     def splits(self, made: Run | Repeat) -> Mapping[str, Dataset]:
         """The items of each split; the same objects for runs of the same data."""
         first = made.runs[0] if isinstance(made, Repeat) else made
-        settings = first.configuration.data
+        settings = first.config.data
         together = isinstance(made, Repeat)
         asked = f"{together} {replace(settings, fold=0) if together else settings!r}"
         if asked not in self._splits:
@@ -38,10 +38,10 @@ class Library:
     def identity(self, dataset: Dataset) -> str:
         """One word for its items and labels."""
         if id(dataset) not in self._known:
-            self._known[id(dataset)] = (dataset, identity(dataset))  # held, so that the number stays its own
+            self._known[id(dataset)] = (dataset, identify_dataset(dataset))  # held, so that the number stays its own
         return self._known[id(dataset)][1]
 
-    def _dataset(self, settings: Data) -> Dataset:
+    def _dataset(self, settings: DataConfig) -> Dataset:
         if self._given is not None:
             return self._given
         asked = json.dumps([settings.name, settings.root, settings.options], sort_keys=True, default=str)

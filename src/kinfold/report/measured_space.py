@@ -9,10 +9,10 @@ from torch import Tensor
 
 from kinfold import metrics
 from kinfold.data import Dataset
-from kinfold.metrics.comparison import Distance, compare
+from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
 from kinfold.report.packing import number, numbers
 from kinfold.report.pair_curves import Pool, histogram, pair_curves
-from kinfold.report.plane import installed, plane, sample
+from kinfold.report.plane import compute_tsne, has_tsne, sample_items
 
 NEIGHBOURS = 10
 QUERIES = 8  # best, and as many worst
@@ -34,12 +34,12 @@ def measured_space(rows: Tensor, data: Dataset, distance: Distance, points: int)
     places = gallery.nonzero().squeeze(1)
     if rows.shape[0] < 2 or places.shape[0] < 2:
         raise ValueError(f"{data.name} has too few items to compare: {rows.shape[0]}")
-    compared = compare(rows, None, distance).queries  # raises where a row is not finite
+    compared = prepare_rows(rows, None, distance).queries  # raises where a row is not finite
     where = torch.full((rows.shape[0],), -1)
     where[places] = torch.arange(places.shape[0])  # items of the gallery leave themselves out
     scores, found = metrics.neighbors(rows, rows[places], NEIGHBOURS, distance, exclude=where)
     found = places[found]
-    shown = sample(data.labels, points)
+    shown = sample_items(data.labels, points)
     pool = Pool.of(rows, data.labels, query, gallery)
     values, per_query = _retrieval(rows, data, query, gallery, distance)
     options = metrics.spectrum(compared)
@@ -47,7 +47,7 @@ def measured_space(rows: Tensor, data: Dataset, distance: Distance, points: int)
     return {
         "count": rows.shape[0],
         "shown": shown,
-        "plane": torch.from_numpy(plane(compared[shown])) if installed() else None,
+        "plane": torch.from_numpy(compute_tsne(compared[shown])) if has_tsne() else None,
         "neighbors": found[shown].to(torch.int32),
         "scores": scores[shown].float(),
         **_extremes(per_query, query.nonzero().squeeze(1), data.labels, found, scores, _kin(data.labels, gallery)),

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kinfold.files import write_text
+from kinfold.files.atomic import write_text
 
 PARTS = Path(__file__).with_suffix("")
 # in this order: each may use what stands in those before

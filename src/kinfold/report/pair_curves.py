@@ -10,9 +10,9 @@ from torch import Tensor
 
 from kinfold import metrics
 from kinfold.data.items import Array
-from kinfold.metrics.comparison import Distance, compare
+from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
 from kinfold.report.packing import numbers
-from kinfold.report.plane import sample
+from kinfold.report.plane import sample_items
 
 ALL_PAIRS = 10_000  # items up to which every pair is looked at
 QUERIES = 4_000  # items whose pairs with all others are looked at beyond that
@@ -38,11 +38,11 @@ class Pool:
             if rows.shape[0] <= ALL_PAIRS:
                 return Pool(rows, labels, rows, labels, True)
             chosen = torch.zeros_like(query)
-            chosen[sample(labels, QUERIES)] = True
+            chosen[sample_items(labels, QUERIES)] = True
             return Pool(rows[chosen], labels[chosen], rows[~chosen], labels[~chosen], False)
         places = query.nonzero().squeeze(1)
         if places.shape[0] > QUERIES and rows.shape[0] > ALL_PAIRS:
-            places = places[sample(labels[places], QUERIES)]
+            places = places[sample_items(labels[places], QUERIES)]
         return Pool(rows[places], labels[places], rows[gallery], labels[gallery], False)
 
     @property
@@ -92,7 +92,7 @@ def histogram(pool: Pool, distance: Distance) -> dict[str, list[Any]] | None:
 
 def _scores(pool: Pool, distance: Distance) -> Iterator[tuple[Tensor, Tensor]]:
     """Similarities or distances of pairs as users read them, and which are kin; within one set each pair once."""
-    comparison = compare(pool.queries, None if pool.same else pool.gallery, distance)
+    comparison = prepare_rows(pool.queries, None if pool.same else pool.gallery, distance)
     columns = torch.arange(comparison.size)
     for start in range(0, pool.queries.shape[0], _BLOCK):
         x = comparison.queries[start : start + _BLOCK]

@@ -7,7 +7,7 @@ from typing import Any
 
 from kinfold.data import ImageFile, ImageFiles
 from kinfold.data.items import Items
-from kinfold.training.parsing import to_toml
+from kinfold.training.config.parsing import to_toml
 
 # folders and at least one more name: "/home/ann/birds.csv", "C:\data\birds.csv"
 _PATH = re.compile(r"(?<![\w.~/\\])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"/\\:;,()<>]+[/\\])+(?=[^\s'\"/\\:;,()<>]|$)")

@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 from kinfold.data.items import Array
-from kinfold.seeds import derived
+from kinfold.seeding import derive_generator
 
 PERPLEXITY = 30.0
 SMALLEST = 5  # points below which there is nothing to arrange
 _SAMPLE = 201  # what the generator is derived for
 
 
-def installed() -> bool:
+def has_tsne() -> bool:
     return find_spec("sklearn") is not None
 
 
-def sample(labels: Tensor, count: int) -> Tensor:
+def sample_items(labels: Tensor, count: int) -> Tensor:
     """Positions (count,) in ascending order, from every class in proportion to its size; all where there are fewer.
 
     Within a class every n-th item of a random order is taken, from a random start, so that every item has the same
@@ -30,7 +30,7 @@ def sample(labels: Tensor, count: int) -> Tensor:
     total = labels.shape[0]
     if count >= total:
         return torch.arange(total)
-    source = derived(0, _SAMPLE)
+    source = derive_generator(0, _SAMPLE)
     order = torch.randperm(total, generator=source)
     order = order[torch.argsort(labels[order], stable=True)]  # class by class, each in random order
     # one walk over all classes with equal steps and a random start
@@ -39,7 +39,7 @@ def sample(labels: Tensor, count: int) -> Tensor:
     return order[steps.long().clamp(max=total - 1)].sort().values
 
 
-def plane(rows: Tensor) -> Array:
+def compute_tsne(rows: Tensor) -> Array:
     """(N, 2) between 0 and 1 with one scale for both axes; `rows` as their distance compares them."""
     points = np.ascontiguousarray(rows.double().numpy())
     count = len(points)

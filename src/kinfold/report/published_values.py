@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kinfold.documents import read_result
-from kinfold.files import check_path
-from kinfold.recipes.reading import COLUMN_GROUPS, measured
+from kinfold.files.documents import read_result
+from kinfold.files.paths import check_path
+from kinfold.papers.reading import COLUMN_GROUPS, measured
 from kinfold.report.places import without_places
 
 FILE = "published.json"  # that `kinfold reproduce` leaves in the folder

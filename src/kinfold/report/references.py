@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kinfold.documents import SEAL, read_json, read_result, write_result
-from kinfold.files import check_path
+from kinfold.files.documents import CHECKSUM_KEY, read_json, read_result, write_result
+from kinfold.files.paths import check_path
 
 FILE = "references.json"  # that `kinfold demo` leaves in its folder
 SHAPE = {"data": str, "rows": {str: [{str: (float, None)}]}}
@@ -25,7 +25,7 @@ def references(folder: Path, data: str, result: str) -> dict[str, dict[str, dict
         about = read_json(path, SHAPE, folder)
     except ValueError:  # not there, or a file of somebody else's that has the same name
         return {}
-    if SEAL in about:  # one that was written by hand has none
+    if CHECKSUM_KEY in about:  # one that was written by hand has none
         about = read_result(path, SHAPE, folder)
     if result != "test" or about["data"] != data:
         return {}

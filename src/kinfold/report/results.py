@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kinfold.protocols.statistics import compare
-from kinfold.protocols.tables import AS_THEY_ARE, Entry, assemble, caution
+from kinfold.experiments.statistics import compare_methods
+from kinfold.experiments.tables import AS_THEY_ARE, Entry, assemble_rows, describe_caution
 from kinfold.report.places import configuration_text, shown_folder, without_places
 from kinfold.report.published_values import published_values
 from kinfold.report.references import references
-from kinfold.report.subjects import Found, Repetition, Subject
-from kinfold.training.parsing import read
-from kinfold.training.selection import better
+from kinfold.report.subjects import Repetition, ReportInputs, Subject
+from kinfold.training.config.parsing import read_tables
+from kinfold.training.selection import is_better
 
 Values = dict[str, dict[str, dict[int, float]]]  # method -> metric -> seed -> value
 RESULTS = {  # where each result of a run and of a repeat is written, and what it is called
@@ -28,7 +28,7 @@ ONE = "one repeat, so no intervals and no comparisons"
 INTERVALS = "±: half width of the 95 % interval of the mean (Student's t), wide where repeats are few; not their range"
 
 
-def tables(found: Found) -> list[dict[str, Any]]:
+def tables(found: ReportInputs) -> list[dict[str, Any]]:
     """One table for each data set and result; a validation table where nothing else was measured."""
     made = []
     for data in found.data:
@@ -53,7 +53,7 @@ def scores(repetition: Repetition) -> dict[str, Any]:
 
 
 def metrics(subjects: Sequence[Subject]) -> list[str]:
-    return [*dict.fromkeys(name for s in subjects for run in s.runs for name in run.configuration.evaluation.metrics)]
+    return [*dict.fromkeys(name for s in subjects for run in s.runs for name in run.config.evaluation.metrics)]
 
 
 def _values(subjects: Sequence[Subject], result: str) -> Values:
@@ -98,7 +98,7 @@ def _any(values: Values) -> bool:
     return any(seeds for own in values.values() for seeds in own.values())
 
 
-def _table(found: Found, subjects: Sequence[Subject], result: str, values: Values) -> dict[str, Any]:
+def _table(found: ReportInputs, subjects: Sequence[Subject], result: str, values: Values) -> dict[str, Any]:
     data = subjects[0].data
     columns = metrics(subjects)
     published = published_values(found.folder, data, result)
@@ -111,7 +111,7 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
     left_out = {subject.method: why for subject in subjects if (why := untrained(subject))}
     starts = _starts(subjects, result)
     rows: list[dict[str, Any]] = []
-    for method, entries in assemble(values, published.values, notes, starts=starts, untrained=[*left_out]):
+    for method, entries in assemble_rows(values, published.values, notes, starts=starts, untrained=[*left_out]):
         if method not in values:
             continue
         subject = next(subject for subject in subjects if subject.method == method)
@@ -125,12 +125,12 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
             }
         )
     beside = references(found.folder, data, result)
-    for method, entries in [entry for name, own in beside.items() for entry in assemble({name: own})]:
+    for method, entries in [entry for name, own in beside.items() for entry in assemble_rows({name: own})]:
         about = {"method": method, "cells": _cells(entries, columns, {}, {}), "command": "", "configuration": ""}
         rows.append({**about, "quoted": None, "reference": True})
     first = next((column for column in columns[:1] if any(row["cells"][column]["count"] for row in rows)), None)
     if first is not None:
-        rows.sort(key=lambda row: _place(row["cells"][first]["mean"], better(first, 0.0, 1.0)))
+        rows.sort(key=lambda row: _place(row["cells"][first]["mean"], is_better(first, 0.0, 1.0)))
     for quoted in published.quoted:
         entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
         cells = _cells(entries, columns, quoted.words, quoted.printed)
@@ -142,7 +142,7 @@ def _table(found: Found, subjects: Sequence[Subject], result: str, values: Value
     if len(subjects) > 1 and several:
         told.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
         fewest = min(len(seeds) for own in values.values() for seeds in own.values() if len(seeds) > 1)
-        told += [caution(fewest)] * bool(caution(fewest))
+        told += [describe_caution(fewest)] * bool(describe_caution(fewest))
     if len(subjects) > 1:
         told += [f"not compared: {method}: {why}" for method, why in left_out.items()]
     if beside:
@@ -165,13 +165,13 @@ def _place(mean: float | None, smaller_is_better: bool) -> tuple[bool, float]:
     return False, mean if smaller_is_better else -mean
 
 
-def _caption(found: Found, data: str, result: str) -> str:
+def _caption(found: ReportInputs, data: str, result: str) -> str:
     inflated = ", INFLATED: steps chosen on the test classes" if is_inflated(found) and result != "validation" else ""
     protocol = "" if found.protocol == "given" else f", {found.protocol}"
     return f"{data}{protocol}: {RESULTS[result]}{inflated}"
 
 
-def is_inflated(found: Found) -> bool:
+def is_inflated(found: ReportInputs) -> bool:
     each = [scores(repetition) for subject in found.subjects for repetition in subject.repetitions]
     return any(entry.get("inflated", False) for entry in each)
 
@@ -183,7 +183,7 @@ def _column(name: str) -> dict[str, Any]:
         "title": f"{name}, %" if fraction else name,
         "factor": 100 if fraction else 1,
         "decimals": 1 if fraction else 3,
-        "smaller_is_better": better(name, 0.0, 1.0),
+        "smaller_is_better": is_better(name, 0.0, 1.0),
     }
 
 
@@ -214,7 +214,7 @@ def _cell(entry: Entry) -> dict[str, Any]:
 
 
 def _why(
-    found: Found, subject: Subject, columns: Sequence[str], own: Mapping[str, Mapping[int, float]]
+    found: ReportInputs, subject: Subject, columns: Sequence[str], own: Mapping[str, Mapping[int, float]]
 ) -> dict[str, str]:
     """Why a cell has no number, where it has none."""
     cells = f"runs/{subject.data}/{subject.method}/"
@@ -225,14 +225,14 @@ def _why(
     return {column: why or "not measured" for column in columns if not own.get(column)}
 
 
-def compared_metric(found: Found) -> str:
+def compared_metric(found: ReportInputs) -> str:
     """What the methods are compared by."""
     if found.bench is not None:
         return found.bench.suite.metric
-    return found.subjects[0].runs[0].configuration.evaluation.metric
+    return found.subjects[0].runs[0].config.evaluation.metric
 
 
-def _compared(found: Found, values: Values, left_out: Sequence[str]) -> list[dict[str, Any]]:
+def _compared(found: ReportInputs, values: Values, left_out: Sequence[str]) -> list[dict[str, Any]]:
     """Every pair of methods (with the suite's baseline: each with it); none where there are no repeats to pair. Pairs
     of methods that are left out count in the correction and are not listed."""
     metric = compared_metric(found)
@@ -240,13 +240,13 @@ def _compared(found: Found, values: Values, left_out: Sequence[str]) -> list[dic
     if len(values) < 2 or not any(len(seeds) > 1 for seeds in chosen.values()):
         return []
     baseline = None if found.bench is None else found.bench.suite.baseline
-    compared = compare(chosen, baseline, smaller_is_better=better(metric, 0.0, 1.0), untrained=left_out)
+    compared = compare_methods(chosen, baseline, smaller_is_better=is_better(metric, 0.0, 1.0), untrained=left_out)
     listed = [row for row in compared.rows if not {row.first, row.second} & {*left_out}]
-    rows = [(row, compared.told_apart(row.first, row.second)) for row in listed]
+    rows = [(row, compared.find_significant(row.first, row.second)) for row in listed]
     return [{**row._asdict(), "told_apart": told, "column": metric} for row, told in rows]
 
 
-def command(found: Found, subject: Subject) -> str:
+def command(found: ReportInputs, subject: Subject) -> str:
     """What to type to make this row again, a line for each run."""
     begun = subject.runs
     whole = shown_folder(found.folder)
@@ -261,7 +261,7 @@ def command(found: Found, subject: Subject) -> str:
             lines.append(f"kinfold train --resume {shlex.quote(place)}")
             continue
         # the runs of a protocol do not see the test classes; on their own they look at them when they are done
-        opened = " --set data.test=open" if run.configuration.data.test == "withheld" else ""
+        opened = " --set data.test=open" if run.config.data.test == "withheld" else ""
         again = shlex.quote(f"again/{place}")
         lines.append(f"kinfold train {shlex.quote(f'{place}/configuration.toml')}{opened} --out {again}")
     return "\n".join(lines)
@@ -271,11 +271,11 @@ def _below(folder: Path, run: Path) -> str:
     return f"{shown_folder(folder)}/{run.relative_to(folder).as_posix()}"
 
 
-def configuration(found: Found, subject: Subject) -> str:
+def configuration(found: ReportInputs, subject: Subject) -> str:
     """The whole configuration of the first run, with what a search chose; of one not begun, what the suite says."""
     if subject.runs:
-        return configuration_text(read(subject.runs[0].place.configuration))
+        return configuration_text(read_tables(subject.runs[0].run_folder.configuration))
     if found.bench is None:
         return ""
     suite = found.bench.suite
-    return configuration_text(suite.cell(subject.data, subject.method, suite.seeds[0], 0))
+    return configuration_text(suite.build_run_tables(subject.data, subject.method, suite.seeds[0], 0))

@@ -10,18 +10,20 @@ import torch
 
 from kinfold.data import Dataset
 from kinfold.data.items import Array
-from kinfold.protocols.repeat import Repeat
-from kinfold.report.keeping import digest_of_files, kept, weight_files
+from kinfold.experiments.repeat import Repeat
+from kinfold.files.cache import load_or_compute
+from kinfold.files.checksums import digest_files
 from kinfold.report.library import Library
 from kinfold.report.measured_space import measured_space
 from kinfold.report.packing import number, packed
 from kinfold.report.places import item_text, without_places
-from kinfold.report.plane import installed
+from kinfold.report.plane import has_tsne
 from kinfold.report.results import compared_metric, scores
-from kinfold.report.subjects import Found, Repetition, Subject
+from kinfold.report.subjects import Repetition, ReportInputs, Subject
 from kinfold.report.thumbnails import Thumbnails
 from kinfold.training import Run
-from kinfold.training.selection import better
+from kinfold.training.run import weight_files
+from kinfold.training.selection import is_better
 
 MORE = 3  # methods beside the best one, on the first data set
 Tell = Callable[[str, float], None]
@@ -41,7 +43,7 @@ class Space:
     background: str = "white"
 
 
-def chosen(found: Found) -> list[tuple[Subject, Repetition]]:
+def chosen(found: ReportInputs) -> list[tuple[Subject, Repetition]]:
     """The best method of every data set, and some more of the first, each with its first seed that can be shown."""
     picked: list[tuple[Subject, Repetition]] = []
     metric = compared_metric(found) if any(subject.runs for subject in found.subjects) else ""
@@ -73,8 +75,8 @@ def look(
         dataset = splits[split]
         files = _weights(made)
         identity = f"{library.identity(dataset)} {made.background}"  # another background makes other pictures
-        key = f"{digest_of_files(files)} {identity} {made.distance} {points} {installed()}"
-        measured = kept(
+        key = f"{digest_files(files)} {identity} {made.distance} {points} {has_tsne()}"
+        measured = load_or_compute(
             made.folder,
             f"report-space-{split}-{points}",
             key,
@@ -156,7 +158,7 @@ def _rank(subject: Subject, metric: str) -> tuple[bool, float]:
         found = known.get("test") or known.get("separated") or known.get("validation") or {}
         values += [found[metric]] if found.get(metric) is not None else []
     mean = sum(values) / len(values) if values else 0.0
-    return not values, mean if better(metric, 0.0, 1.0) else -mean
+    return not values, mean if is_better(metric, 0.0, 1.0) else -mean
 
 
 def _split(present: Sequence[str], complete: bool) -> tuple[str, str]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from kinfold.bench import Bench
-from kinfold.bench.folder import BenchFolder, Cell
-from kinfold.data.folds import folds
-from kinfold.files import check_path
-from kinfold.protocols.repeat import Repeat, fold_folder, is_repeat
+from kinfold.data.folds import make_folds
+from kinfold.experiments import Bench
+from kinfold.experiments.bench_folder import BenchFolder, BenchRun
+from kinfold.experiments.repeat import Repeat, fold_folder, is_repeat
+from kinfold.files.paths import check_path
 from kinfold.training import Run
-from kinfold.training.configuration import Configuration
+from kinfold.training.config.parsing import to_tables, to_toml
+from kinfold.training.config.settings import RunConfig
 from kinfold.training.folder import RunFolder
-from kinfold.training.parsing import tables, to_toml
 
 LARGEST = 100  # folds of a protocol
 
@@ -63,7 +63,7 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ReportInputs:
     """A folder with its subjects; bench: where it is one; unopened: runs beside them that could not be read, and
     why."""
 
@@ -84,7 +84,7 @@ class Found:
     def protocol(self) -> str:
         if self.bench is not None:
             return self.bench.suite.protocol
-        return self.subjects[0].runs[0].configuration.data.protocol
+        return self.subjects[0].runs[0].config.data.protocol
 
     @property
     def kind(self) -> str:
@@ -101,7 +101,7 @@ class Found:
         found: dict[str, str] = {}
         for subject in self.subjects:
             for seed in suite.seeds:
-                cells = [Cell(subject.data, subject.method, seed, fold) for fold in range(suite.folds)]
+                cells = [BenchRun(subject.data, subject.method, seed, fold) for fold in range(suite.folds)]
                 for name in (*(cell.name for cell in cells), cells[0].repeat):
                     record = place.record(name)
                     if record is not None and record["error"] is not None:
@@ -109,7 +109,7 @@ class Found:
         return found
 
 
-def find(folder: Path | str) -> Found:
+def find_inputs(folder: Path | str) -> ReportInputs:
     """A run, a repeat, a bench, or a folder of runs; ValueError where it is none of these."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -122,17 +122,17 @@ def find(folder: Path | str) -> Found:
         runs = _begun(fold_folder(folder, fold) for fold in range(LARGEST))
         if not runs:
             raise ValueError(f"{folder} is the folder of a repeat of which nothing was begun yet")
-        seed, named = runs[0].configuration.seed, runs[0].configuration
-        return Found(folder, [Subject(data_name(named), method_name(named), [_repetition(folder, seed, runs)])])
+        seed, named = runs[0].config.seed, runs[0].config
+        return ReportInputs(folder, [Subject(data_name(named), method_name(named), [_repetition(folder, seed, runs)])])
     if RunFolder(folder).begun:
         run = Run.open(folder)
-        given = run.configuration
-        return Found(
+        given = run.config
+        return ReportInputs(
             folder, [Subject(data_name(given), method_name(given), [Repetition(given.seed, [run], alone=True)])]
         )
     runs, unopened = _readable(path for path in sorted(folder.iterdir()) if path.is_dir())
     if runs:
-        return Found(folder, _grouped(runs), unopened=unopened)
+        return ReportInputs(folder, _grouped(runs), unopened=unopened)
     if unopened:
         raise ValueError(unopened[0])
     below = [path.parent.name for path in sorted(folder.glob("*/suite.toml"))]
@@ -140,32 +140,32 @@ def find(folder: Path | str) -> Found:
     raise ValueError(f"{folder} is neither a run, nor a bench, nor a folder of runs{advice}")
 
 
-def method_name(given: Configuration) -> str:
+def method_name(given: RunConfig) -> str:
     return given.loss.name if given.miner is None else f"{given.loss.name} + {given.miner.name}"
 
 
-def data_name(given: Configuration) -> str:
+def data_name(given: RunConfig) -> str:
     """That of the data set, or of the folder or file that somebody's own data lies in."""
     own = given.data.name in ("folder", "table", "features") and given.data.root is not None
     return Path(str(given.data.root)).stem if own else given.data.name
 
 
-def _bench(bench: Bench) -> Found:
+def _bench(bench: Bench) -> ReportInputs:
     suite, place = bench.suite, bench.place.path
     subjects = []
     for data in suite.sources:
         for method in suite.methods:
             repetitions = []
             for seed in suite.seeds:
-                cells = [Cell(data, method, seed, fold) for fold in range(suite.folds)]
+                cells = [BenchRun(data, method, seed, fold) for fold in range(suite.folds)]
                 runs = _begun(bench.place.inside(cell.name) for cell in cells)
                 repetitions.append(_repetition(place / cells[0].repeat, seed, runs))
             subjects.append(Subject(data, method, repetitions))
-    return Found(place, subjects, bench)
+    return ReportInputs(place, subjects, bench)
 
 
 def _repetition(folder: Path, seed: int, runs: Sequence[Run]) -> Repetition:
-    begun = bool(runs) and len(runs) == folds(runs[0].configuration.data.protocol)
+    begun = bool(runs) and len(runs) == make_folds(runs[0].config.data.protocol)
     return Repetition(seed, runs, Repeat(folder, runs) if begun else None)
 
 
@@ -188,28 +188,28 @@ def _grouped(runs: Sequence[Run]) -> list[Subject]:
     """Runs that differ in nothing but their seeds are one method, called by what their folders have in common."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(to_toml(tables(replace(run.configuration, seed=0))), []).append(run)
+        groups.setdefault(to_toml(to_tables(replace(run.config, seed=0))), []).append(run)
     split: list[list[Run]] = []
     for group in groups.values():
-        seeds = Counter(run.configuration.seed for run in group)
+        seeds = Counter(run.config.seed for run in group)
         split += [group] if max(seeds.values()) == 1 else [[run] for run in group]
     names = [_name(group) for group in split]
     unclear = {name for name, count in Counter(names).items() if count > 1}
     subjects = []
     for name, group in zip(names, split, strict=True):
         own = group[0].folder.name if name in unclear else name
-        repetitions = [Repetition(run.configuration.seed, [run], alone=True) for run in group]
-        subjects.append(Subject(data_name(group[0].configuration), own, repetitions))
+        repetitions = [Repetition(run.config.seed, [run], alone=True) for run in group]
+        subjects.append(Subject(data_name(group[0].config), own, repetitions))
     return subjects
 
 
 def _name(group: Sequence[Run]) -> str:
     """What their folders have in common; where that is loss and miner, as both are written elsewhere."""
-    common, full = _common(group), method_name(group[0].configuration)
+    common, full = _common(group), method_name(group[0].config)
     return full if full.replace(" + ", "-") == common else common
 
 
 def _common(group: Sequence[Run]) -> str:
     """Its folder's name without the number of the seed."""
-    seed = group[0].configuration.seed
+    seed = group[0].config.seed
     return re.sub(rf"(?<=.)[-_. ]?(seed)?[-_. ]?{seed}$", "", group[0].folder.name)

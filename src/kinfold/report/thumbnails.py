@@ -14,7 +14,8 @@ from PIL import Image, ImageOps, features
 from kinfold.data import Dataset, decode
 from kinfold.data.image_reading import BACKGROUND, ImageError
 from kinfold.data.items import Array
-from kinfold.report.keeping import digest, kept
+from kinfold.files.cache import load_or_compute
+from kinfold.files.checksums import digest_parts
 from kinfold.report.places import inside
 
 TILE = 48
@@ -50,8 +51,8 @@ class Thumbnails:
         """The sheets, kept in the folder; None where there is nothing to draw."""
         if not self._wanted:
             return None
-        key = digest(f"{identity} {place} {ground}" for (identity, place), (_, ground) in self._wanted.items())
-        found = kept(folder, "report-thumbnails", f"{key} {TILE} {QUALITY} {_format()}", self._sheets)
+        key = digest_parts(f"{identity} {place} {ground}" for (identity, place), (_, ground) in self._wanted.items())
+        found = load_or_compute(folder, "report-thumbnails", f"{key} {TILE} {QUALITY} {_format()}", self._sheets)
         self.outside, self.unreadable = found["outside"], found["unreadable"]
         self._index = dict(zip(self._wanted, found["index"].tolist(), strict=True))
         count = int((found["index"] >= 0).sum())

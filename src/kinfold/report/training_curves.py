@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from kinfold.protocols.tables import AS_THEY_ARE
+from kinfold.experiments.tables import AS_THEY_ARE
 from kinfold.report.packing import numbers
-from kinfold.report.subjects import Found, Subject
+from kinfold.report.subjects import ReportInputs, Subject
 
 POINTS = 300  # of one line
 FAR_APART = 5.0  # times that one loss is larger than another, from which on a linear axis would flatten the smaller one
 Line = dict[int, float | None]  # step -> value; None where it was not finite
 
 
-def training_curves(found: Found, missing: list[str]) -> list[dict[str, Any]]:
+def training_curves(found: ReportInputs, missing: list[str]) -> list[dict[str, Any]]:
     """A chart for the loss and for each metric that was followed, by data set; what went wrong joins `missing`."""
     charts: dict[str, list[dict[str, Any]]] = {}
     for subject in found.subjects:

@@ -8,15 +8,17 @@ from torch import Tensor
 
 from kinfold import samplers
 from kinfold.data import Dataset
+from kinfold.files.cache import load_or_compute
+from kinfold.files.checksums import digest_files
+from kinfold.files.state import read_state
 from kinfold.losses import Loss, Mined
 from kinfold.pairs import normalize
-from kinfold.report.keeping import digest_of_files, kept, weight_files
 from kinfold.report.library import Library
 from kinfold.report.packing import number, numbers
 from kinfold.report.places import without_places
-from kinfold.report.subjects import Found, Subject
+from kinfold.report.subjects import ReportInputs, Subject
 from kinfold.training import Run, parts
-from kinfold.training.state import read_state
+from kinfold.training.run import weight_files
 
 BINS = 40
 MOST = 24  # methods
@@ -24,7 +26,7 @@ LARGEST_BATCH = 1024
 LESS = 4  # items of a class, where the batches of a run cannot be drawn again
 
 
-def pair_weights(found: Found, library: Library, missing: list[str]) -> list[dict[str, Any]]:
+def pair_weights(found: ReportInputs, library: Library, missing: list[str]) -> list[dict[str, Any]]:
     """One entry for each method on the first data set, from its first run; why there is none joins `missing`."""
     subjects = [subject for subject in found.subjects if subject.data == found.data[0] and subject.runs]
     if len(subjects) > MOST:
@@ -44,8 +46,8 @@ def _weights(subject: Subject, library: Library) -> dict[str, Any]:
     if not weight_files(run):
         raise ValueError("it has no weights yet")
     train = library.splits(run)["train"]
-    key = f"{digest_of_files(files)} {library.identity(train)} {run.background}"
-    return kept(run.folder, "report-weights", key, lambda: binned_weights(run, train))
+    key = f"{digest_files(files)} {library.identity(train)} {run.background}"
+    return load_or_compute(run.folder, "report-weights", key, lambda: binned_weights(run, train))
 
 
 def binned_weights(run: Run, train: Dataset) -> dict[str, Any]:
@@ -54,9 +56,9 @@ def binned_weights(run: Run, train: Dataset) -> dict[str, Any]:
     Pairs that a miner left out count with the weight that they have, zero. A loss with proxies compares items with
     those, as they were at the last checkpoint.
     """
-    given = run.configuration
+    given = run.config
     model = run.model()
-    objective = parts.objective(given, len(train.classes), model)
+    objective = parts.build_objective(given, len(train.classes), model)
     for path in _newest(run):
         objective.load_state_dict(read_state(path)["objective"])
     loss = objective.loss
@@ -74,8 +76,8 @@ def binned_weights(run: Run, train: Dataset) -> dict[str, Any]:
 
 def _batch(run: Run, train: Dataset) -> list[int]:
     """The first batch of the run; of a sampler that chooses by embeddings, a batch of several items of each class."""
-    given = run.configuration
-    sampler = parts.sampler(given, train.labels)
+    given = run.config
+    sampler = parts.build_sampler(given, train.labels)
     if not sampler.ready:
         size = min(sampler.batch_size, len(train)) // LESS * LESS
         sampler = samplers.create("spc", train.labels, batch_size=size, per_class=LESS, seed=given.seed)
@@ -120,4 +122,4 @@ def _binned(similarity: Tensor, weights: Tensor, kin: Tensor, counted: Tensor, l
 
 def _newest(run: Run) -> list[Any]:
     """The last checkpoint, where the loss' own parameters are; none where it was removed."""
-    return sorted(run.place.checkpoints.glob("*.safetensors"))[-1:]
+    return sorted(run.run_folder.checkpoints.glob("*.safetensors"))[-1:]

@@ -6,7 +6,7 @@ from torch import Tensor
 from kinfold.pairs.labels import Labels
 from kinfold.samplers.classes import Classes
 from kinfold.samplers.matching import Matching
-from kinfold.samplers.options import enough_batches, grouped, whole
+from kinfold.samplers.options import check_integer, enough_batches, grouped
 from kinfold.samplers.sampler import Sampler
 
 
@@ -39,7 +39,7 @@ class DDM(Sampler):
         ranks: int | None = None,
     ) -> None:
         classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
-        whole(1, bins=bins)
+        check_integer(1, bins=bins)
         self.matching = Matching(batch_size, per_class, pool, candidates, replacement)
         self.bins = bins
         self.moments = moments

@@ -9,11 +9,11 @@ from kinfold.pairs.labels import Labels
 from kinfold.samplers.classes import Classes
 from kinfold.samplers.dealing import hands, uniform
 from kinfold.samplers.matching import large_enough
-from kinfold.samplers.options import enough_batches, grouped, whole
+from kinfold.samplers.options import check_integer, enough_batches, grouped
 from kinfold.samplers.pool import draw_pool, draw_pool_as_in_the_study
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.seeding import generator
 from kinfold.samplers.turns import Turns
+from kinfold.seeding import derive_batch_generator
 
 
 class GC(Sampler):
@@ -41,7 +41,7 @@ class GC(Sampler):
         ranks: int | None = None,
     ) -> None:
         classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
-        whole(1, pool=pool)
+        check_integer(1, pool=pool)
         large_enough(pool, batch_size)
         if not 0.0 <= soften < 1.0:
             raise ValueError(f"soften is a share of the pool in [0, 1), got {soften}")
@@ -57,7 +57,7 @@ class GC(Sampler):
         table, turns, study = self.bank.rows(), Turns(len(self.classes)), self.replacement == "study"
         chosen = []
         for number in range(self.batches):
-            source = generator(self.seed, epoch, number)
+            source = derive_batch_generator(self.seed, epoch, number)
             if study:
                 pool = draw_pool_as_in_the_study(self.classes, self.pool, 1, source)
             else:

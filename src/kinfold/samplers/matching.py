@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from kinfold.samplers.classes import Classes
-from kinfold.samplers.options import whole
+from kinfold.samplers.options import check_integer
 from kinfold.samplers.pool import Pool, draw_pool, draw_pool_as_in_the_study
-from kinfold.samplers.seeding import generator
 from kinfold.samplers.turns import Turns
+from kinfold.seeding import derive_batch_generator
 
 # points of the pool (P, D) and candidates (M, B) as rows of it -> the cost of each candidate (M,)
 Cost = Callable[[Tensor, Tensor], Tensor]
@@ -27,7 +27,7 @@ class Matching:
     replacement: str
 
     def __post_init__(self) -> None:
-        whole(1, pool=self.pool, candidates=self.candidates)
+        check_integer(1, pool=self.pool, candidates=self.candidates)
         large_enough(self.pool, self.batch_size)
 
     def nearest_batches(
@@ -37,7 +37,7 @@ class Matching:
         turns = Turns(len(classes))
         chosen = []
         for number in range(batches):
-            pool, candidates = self.draw(classes, turns.due, generator(seed, epoch, number))
+            pool, candidates = self.draw(classes, turns.due, derive_batch_generator(seed, epoch, number))
             best = candidates[cost(table[pool.items].double(), candidates).argmin()]
             turns.taken(pool.class_of[best])
             chosen.append(pool.items[best])

@@ -2,39 +2,30 @@
 
 from collections.abc import Sequence
 
-import torch.distributed as dist
-
 from kinfold import registry
+from kinfold.distributed import resolve_rank
 from kinfold.samplers.classes import Classes
 
 REPLACEMENT = ("when-needed", "never", "study")
 
 
-def whole(least: int, **options: object) -> None:
+def check_integer(least: int, **options: object) -> None:
     """ValueError for the first option that is not a whole number of at least `least`."""
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def one_of(name: str, value: str, known: Sequence[str]) -> None:
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
     """ValueError where a word is none of the known ones."""
     if value not in known:
-        hint = registry.nearest(value, known) if isinstance(value, str) else ""
+        hint = registry.suggest(value, known) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}{hint}")
 
 
-def place(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, int]:
-    """This process' rank and the number of ranks; where not given those of torch.distributed, else 0 of 1."""
-    if (rank is None) != (ranks is None):
-        raise ValueError(f"give rank and ranks together or neither, got rank={rank} and ranks={ranks}")
-    if rank is None or ranks is None:
-        within = dist.is_available() and dist.is_initialized()
-        rank, ranks = (dist.get_rank(), dist.get_world_size()) if within else (0, 1)
-    whole(1, ranks=ranks)
-    whole(0, rank=rank)
-    if rank >= ranks:
-        raise ValueError(f"rank must be below ranks={ranks}, got {rank}; ranks are counted from 0")
+def resolve_process(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, int]:
+    """Return the rank and world size of this process, after checking that a batch can be shared by so many."""
+    rank, ranks = resolve_rank(rank, ranks)
     if batch_size < ranks:
         raise ValueError(
             f"batch_size={batch_size} is the size over all ranks and cannot be shared by {ranks} of them; "
@@ -45,8 +36,8 @@ def place(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, in
 
 def grouped(classes: Classes, batch_size: int, per_class: int, replacement: str) -> Classes:
     """The classes that batches of `per_class` items each are made of, after checking that they can be."""
-    whole(1, batch_size=batch_size, per_class=per_class)
-    one_of("replacement", replacement, REPLACEMENT)
+    check_integer(1, batch_size=batch_size, per_class=per_class)
+    check_choice("replacement", replacement, REPLACEMENT)
     if batch_size % per_class:
         below = batch_size - batch_size % per_class
         near = f"{below} or {below + per_class}" if below else f"{per_class}"

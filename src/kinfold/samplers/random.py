@@ -6,9 +6,9 @@ from torch import Tensor
 from kinfold.pairs.labels import Labels
 from kinfold.samplers.classes import Classes
 from kinfold.samplers.dealing import deal
-from kinfold.samplers.options import whole
+from kinfold.samplers.options import check_integer
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.seeding import generator
+from kinfold.seeding import derive_batch_generator
 
 
 class Random(Sampler):
@@ -32,7 +32,7 @@ class Random(Sampler):
     ) -> None:
         classes = Classes.of(labels)
         items = classes.count_items()
-        whole(1, batch_size=batch_size)
+        check_integer(1, batch_size=batch_size)
         if batch_size > items:
             raise ValueError(f"batch_size={batch_size} is more than the {items} items; lower it to at most {items}")
         super().__init__(classes, batch_size, items // batch_size if batches is None else batches, seed, rank, ranks)
@@ -40,5 +40,5 @@ class Random(Sampler):
     def plan(self, epoch: int) -> Tensor:
         items = torch.tensor([len(self.classes.items)])
         visits = torch.zeros(self.batches, dtype=torch.int64)
-        dealt = deal(items, visits, torch.full_like(visits, self.batch_size), generator(self.seed, epoch))
+        dealt = deal(items, visits, torch.full_like(visits, self.batch_size), derive_batch_generator(self.seed, epoch))
         return dealt.view(self.batches, self.batch_size)

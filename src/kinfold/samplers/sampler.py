@@ -9,7 +9,7 @@ from torch.utils.data import Sampler as TorchSampler
 
 from kinfold.samplers.bank import Bank
 from kinfold.samplers.classes import Classes
-from kinfold.samplers.options import place, whole
+from kinfold.samplers.options import check_integer, resolve_process
 
 
 class Sampler(TorchSampler[list[int]]):
@@ -47,9 +47,9 @@ class Sampler(TorchSampler[list[int]]):
         rank: int | None,
         ranks: int | None,
     ) -> None:
-        whole(1, batch_size=batch_size, batches=batches)
-        whole(0, seed=seed)
-        place(rank, ranks, batch_size)
+        check_integer(1, batch_size=batch_size, batches=batches)
+        check_integer(0, seed=seed)
+        resolve_process(rank, ranks, batch_size)
         self.classes = classes
         self.batch_size = batch_size
         self.batches = batches
@@ -99,7 +99,7 @@ class Sampler(TorchSampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration this epoch. An epoch that is under way keeps the batches it has."""
-        whole(0, epoch=epoch)
+        check_integer(0, epoch=epoch)
         self._turn_to(epoch)
 
     @property
@@ -157,7 +157,7 @@ class Sampler(TorchSampler[list[int]]):
         self._begun = self._finished = False
 
     def _place(self) -> tuple[int, int]:
-        return place(*self._fixed_place, self.batch_size)
+        return resolve_process(*self._fixed_place, self.batch_size)
 
     def __len__(self) -> int:
         return self.batches
@@ -184,7 +184,7 @@ class Sampler(TorchSampler[list[int]]):
                 f"the saved batches have shape {tuple(planned.shape)}, this sampler makes "
                 f"{(self.batches, self.batch_size)}; create it with the options of the saved one"
             )
-        whole(0, epoch=state["epoch"])
+        check_integer(0, epoch=state["epoch"])
         if self.bank is not None:
             self.bank.load_state_dict(state)
         self.epoch = state["epoch"]

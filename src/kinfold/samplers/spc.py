@@ -8,7 +8,7 @@ from kinfold.samplers.classes import Classes
 from kinfold.samplers.dealing import deal, uniform
 from kinfold.samplers.options import enough_batches, grouped
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.seeding import generator
+from kinfold.seeding import derive_batch_generator
 
 
 class SPC(Sampler):
@@ -45,7 +45,7 @@ class SPC(Sampler):
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
-        source = generator(self.seed, epoch)
+        source = derive_batch_generator(self.seed, epoch)
         groups = self.batch_size // self.per_class
         if self.replacement == "study":
             turns = uniform(torch.full((self.batches * groups,), len(self.classes)), source)

@@ -6,9 +6,9 @@ from torch import Tensor
 from kinfold.pairs.labels import Labels
 from kinfold.samplers.classes import Classes
 from kinfold.samplers.dealing import deal, uniform
-from kinfold.samplers.options import enough_batches, one_of, whole
+from kinfold.samplers.options import check_choice, check_integer, enough_batches
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.seeding import generator
+from kinfold.seeding import derive_batch_generator
 
 ROUNDS = 100  # of exchanges between batches; a few are enough unless no arrangement without repetition exists
 
@@ -37,15 +37,15 @@ class SPCR(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        whole(2, batch_size=batch_size)
-        one_of("replacement", replacement, ("when-needed", "study"))
+        check_integer(2, batch_size=batch_size)
+        check_choice("replacement", replacement, ("when-needed", "study"))
         classes = Classes.of(labels)
         self.replacement = replacement
         batches = enough_batches(batches, classes, batch_size, batch_size - 1)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
-        source = generator(self.seed, epoch)
+        source = derive_batch_generator(self.seed, epoch)
         shape = (self.batches, self.batch_size - 1)
         if self.replacement == "study":
             drawn = uniform(torch.full(shape, len(self.classes)), source)

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from kinfold.data import Batches, Dataset, Pipeline
 from kinfold.data.image_reading import BACKGROUND
-from kinfold.data.loading import Stretch
-from kinfold.pairs import Ranks
+from kinfold.data.loading import SequentialBatches
+from kinfold.distributed import World
 from kinfold.training.step import PRECISIONS
 
 
 @torch.no_grad()
-def embedded(
+def compute_embeddings(
     model: nn.Module,
     dataset: Dataset,
     pipeline: Pipeline | None = None,
@@ -22,7 +22,7 @@ def embedded(
     device: torch.device | str = "cpu",
     precision: str = "float32",
     workers: int = 0,
-    ranks: Ranks | None = None,
+    ranks: World | None = None,
     of: Callable[[Tensor], Tensor] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Tensor:
@@ -31,17 +31,17 @@ def embedded(
     The model is put into evaluation mode and left in the mode it was in. `of` is what is called instead of the model,
     such as its `features`. Each rank embeds a stretch, and all end with the whole.
     """
-    ranks = Ranks.current() if ranks is None else ranks
+    ranks = World.current() if ranks is None else ranks
     device = torch.device(device)
     dtype = torch.float64 if precision == "float64" else torch.float32
-    if len(dataset) < ranks.count:  # not one for each: every rank embeds them all
-        ranks = Ranks()
-    first, last = ranks.rank * len(dataset) // ranks.count, (ranks.rank + 1) * len(dataset) // ranks.count
+    if len(dataset) < ranks.size:  # not one for each: every rank embeds them all
+        ranks = World()
+    first, last = ranks.rank * len(dataset) // ranks.size, (ranks.rank + 1) * len(dataset) // ranks.size
     reading = Batches(
         dataset,
         None if pipeline is None else pipeline.test,
         None if pipeline is None else pipeline.normalize,
-        batch_sampler=Stretch(first, last, batch_size),
+        batch_sampler=SequentialBatches(first, last, batch_size),
         workers=workers,
         mode="RGB" if pipeline is None else pipeline.mode,
         background=BACKGROUND if pipeline is None else pipeline.background,

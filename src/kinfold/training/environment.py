@@ -1,6 +1,5 @@
 """Where a run took place: what a result depends on besides its configuration."""
 
-import importlib
 import os
 import platform
 import sys
@@ -9,16 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 import kinfold
-from kinfold.devices import checked_device
-from kinfold.pairs import Ranks
+from kinfold.devices import resolve_device
+from kinfold.distributed import World
 
 PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
 
 
-def environment(device: torch.device) -> dict[str, Any]:
+def describe_environment(device: torch.device) -> dict[str, Any]:
     """Versions, threads, ranks and processor; bit-exact resume needs the same of all of them."""
     found = {}
     for package in PACKAGES:
@@ -33,7 +31,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
-        "ranks": Ranks.current().count,
+        "ranks": World.current().size,
         "device": str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})",
         "command": sys.argv[1:],
     }
@@ -43,7 +41,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 CONDITIONS = ("ranks", "device", "processor", "python", "kinfold")
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def find_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two environments do not have in common, among the conditions of a bit-exact result.
 
     >>> differences({"ranks": 1, "packages": {"torch": "2.6"}}, {"ranks": 2, "packages": {"torch": "2.7"}})
@@ -55,29 +53,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{key} {old} -> {sides[1][key]}" for key, old in sides[0].items() if sides[1].get(key, old) != old]
 
 
-def chosen_device(name: str) -> torch.device:
+def choose_device(name: str) -> torch.device:
     """ "auto": this rank's GPU where there is one, else the CPU."""
     if name != "auto":
-        return checked_device(name)
+        return resolve_device(name)
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-
-
-class ProcessGroup:
-    """Joins the other ranks where torchrun started this process, and leaves them at the end."""
-
-    def __enter__(self) -> Ranks:
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        self._joined = several and not dist.is_initialized()
-        if self._joined:
-            # Optimizers import torch._dynamo, and it keeps a process group that exists at that time. The threads of the
-            # group would then outlive destroy_process_group and could abort the process while Python shuts down.
-            importlib.import_module("torch._dynamo")
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        return Ranks.current()
-
-    def __exit__(self, *error: object) -> None:
-        # after an error the others may not come: torchrun ends them
-        if self._joined and error[0] is None:
-            dist.destroy_process_group()

@@ -9,22 +9,12 @@ from typing import Any
 
 from torch import Tensor
 
-from kinfold.documents import SHA256, Whole, read_json, read_result, read_toml, write_result
-from kinfold.files import (
-    UnsafePathError,
-    check_path,
-    held,
-    keep_first,
-    make_folder,
-    read_bytes,
-    remove,
-    remove_half_written,
-    sha256_of,
-    write_json,
-    write_text,
-    write_whole,
-)
-from kinfold.training.state import pack_state, read_state, write_state
+from kinfold.files.atomic import remove_unfinished, truncate_file, write_atomic, write_json, write_text
+from kinfold.files.checksums import SHA256, compute_sha256
+from kinfold.files.documents import IntegerRange, read_json, read_result, read_toml, write_result
+from kinfold.files.locks import lock_folder
+from kinfold.files.paths import UnsafePathError, check_path, make_folder, read_bytes, remove_file
+from kinfold.files.state import pack_state, read_state, write_state
 
 KEPT = 2  # checkpoints: the last one, and one before it in case that is damaged
 MOST_THREADS = 1024  # more than any machine of today gains from; a million end the process
@@ -33,10 +23,10 @@ CHECKPOINT = re.compile(r"[0-9]{9,18}\.safetensors")
 # what a later command reads of these files; they hold more
 METRICS = {str: (float, None)}
 ENVIRONMENT = {
-    "threads": Whole(1, MOST_THREADS),
+    "threads": IntegerRange(1, MOST_THREADS),
     "kinfold?": str,
     "data?": (str, None),
-    "ranks?": Whole(1, 1 << 20),
+    "ranks?": IntegerRange(1, 1 << 20),
 }
 SCORES = {
     "selection": str,
@@ -54,7 +44,7 @@ SCORES = {
     "selected_start?": bool,
     "start?": {str: METRICS},
 }
-LIST = [{"step": Whole(0, 1 << 62), "file": CHECKPOINT, "sha256": (SHA256, None)}]
+LIST = [{"step": IntegerRange(0, 1 << 62), "file": CHECKPOINT, "sha256": (SHA256, None)}]
 
 
 class RunFolder:
@@ -95,22 +85,22 @@ class RunFolder:
             raise OSError(
                 f"cannot make the run folder {self.path}: {wrong.strerror}; choose one you may write to"
             ) from wrong
-        with self.held():
+        with self.lock():
             self._check_empty()  # again: another process may have been faster
             write_json(self.environment, environment, self.path)
             # last: with it the run has begun
             write_text(self.configuration, configuration, self.path)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Nobody else may train here meanwhile; the hold ends with the process, however that ends."""
         busy = f"another process is training in {self.path}; wait for it, or choose another folder"
-        with held(self.path, busy, "see to the rights, then resume"):
+        with lock_folder(self.path, busy, "see to the rights, then resume"):
             for path in (*self._files, self.checkpoints, self.path / "tensorboard"):
                 check_path(path, self.path)  # now, not after hours of training
             names = "|".join(re.escape(path.name) for path in self._files)
-            remove_half_written(self.path, re.compile(names), self.path)
-            remove_half_written(self.checkpoints, re.compile(rf"list\.json|{CHECKPOINT.pattern}"), self.path)
+            remove_unfinished(self.path, re.compile(names), self.path)
+            remove_unfinished(self.checkpoints, re.compile(rf"list\.json|{CHECKPOINT.pattern}"), self.path)
             yield
 
     def read_configuration(self) -> dict[str, Any]:
@@ -146,16 +136,16 @@ class RunFolder:
             return  # a run that was stopped again before its next step
         for unlisted in listed:
             if unlisted not in whole and unlisted["file"] != name:
-                remove(self.checkpoints / unlisted["file"], self.path)
+                remove_file(self.checkpoints / unlisted["file"], self.path)
         earlier = [each for each in whole if each["file"] != name]
         self._list([*earlier, {**entry, "sha256": None}])
-        write_whole(self.checkpoints / name, lambda file: file.write(content), self.path)
+        write_atomic(self.checkpoints / name, lambda file: file.write(content), self.path)
         old, kept = earlier[: 1 - KEPT], [*earlier[1 - KEPT :], entry]
         self._list([*({**each, "sha256": None} for each in old), *kept])
         for each in old:
-            remove(self.checkpoints / each["file"], self.path)
+            remove_file(self.checkpoints / each["file"], self.path)
 
-    def last(self) -> dict[str, Any] | None:
+    def read_last_state(self) -> dict[str, Any] | None:
         """The newest checkpoint; None where there is none yet; ValueError where it is damaged."""
         listed = [entry for entry in self._listed() if entry["sha256"] is not None]
         if not listed:
@@ -190,7 +180,7 @@ class RunFolder:
         """Forget what was logged after the state that the run goes on from."""
         check_path(self.log, self.path)
         if self.log.exists():
-            keep_first(self.log, length, self.path)
+            truncate_file(self.log, length, self.path)
 
     def events(self) -> list[dict[str, Any]]:
         """What was logged so far; a line that a kill cut short is left out, and so is all that follows it."""
@@ -224,7 +214,7 @@ class RunFolder:
             check_path(path, self.path)
             files = sorted(file for file in self.checkpoints.glob("*.safetensors") if CHECKPOINT.fullmatch(file.name))
             # they carry checksums of their own, which are checked when one is read
-            digests = [sha256_of(read_bytes(file, self.path)) for file in files]
+            digests = [compute_sha256(read_bytes(file, self.path)) for file in files]
             return [
                 {"step": int(file.stem), "file": file.name, "sha256": digest}
                 for file, digest in zip(files, digests, strict=True)

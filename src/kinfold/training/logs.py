@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kinfold.files import append_text, make_folder
-from kinfold.optional import needed
+from kinfold.files.paths import append_text, make_folder
+from kinfold.optional import import_optional
 from kinfold.training.loop import Event
 
 
@@ -48,9 +48,9 @@ class JsonLines:
         self._losses = [*state["losses"]]
 
 
-def tensorboard(folder: Path, every: int = 10) -> Callable[[Event], None]:
+def create_tensorboard_logger(folder: Path, every: int = 10) -> Callable[[Event], None]:
     """Losses, learning rates and metrics for TensorBoard, below `folder`."""
-    needed("tensorboard", "tensorboard", "tensorboard", "training.tensorboard")
+    import_optional("tensorboard", "tensorboard", "tensorboard", "training.tensorboard")
     writer: Any = None
 
     def write(event: Event) -> None:

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from kinfold.data import Batch, Batches
-from kinfold.pairs import Ranks
+from kinfold.distributed import World
 from kinfold.samplers import Sampler
-from kinfold.training.configuration import Schedule
+from kinfold.training.config.settings import ScheduleConfig
 from kinfold.training.folder import RunFolder
 from kinfold.training.objective import Objective
 from kinfold.training.optimizers import set_rates
-from kinfold.training.schedules import factor
+from kinfold.training.schedules import compute_factor
 from kinfold.training.selection import Selection
 from kinfold.training.signals import Stopped, StopRequest
-from kinfold.training.step import Done, Step
+from kinfold.training.step import Step, StepOutput
 
 ENDED_WORKERS = (RuntimeError, OSError, EOFError)  # what reading from worker processes raises when they are gone
 
@@ -55,7 +55,7 @@ class Trainer:
     batches: Batches
     sampler: Sampler
     steps: int
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     selection: Selection = field(default_factory=lambda: Selection("last", "map@r"))
     evaluate: Evaluate | None = None
     embed: Callable[[nn.Module], Tensor] | None = None
@@ -67,7 +67,7 @@ class Trainer:
     save_seconds: float = 60.0
     save_every: int | None = None
     callbacks: Sequence[Callback] = ()
-    done: int = 0  # steps so far
+    step_number: int = 0  # steps so far
     diverged: int | None = None  # the step at which the loss or the weights were not finite any more
     judged: bool = False  # whether the model was evaluated before the first step
     _best: dict[str, Tensor] | None = None  # weights
@@ -75,7 +75,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
-        self._saved_step = self.done
+        self._saved_step = self.step_number
 
     @property
     def model(self) -> nn.Module:
@@ -86,7 +86,7 @@ class Trainer:
         return self.step.objective
 
     @property
-    def ranks(self) -> Ranks:
+    def ranks(self) -> World:
         return self.step.ranks
 
     def fit(self) -> None:
@@ -98,22 +98,22 @@ class Trainer:
                 self.judged = True
             while not self.over:
                 self._epoch()
-            stop = max(signal for (signal,) in self.ranks.exchange([self.stop.signal]))
+            stop = max(signal for (signal,) in self.ranks.gather_integers([self.stop.signal]))
             self._save()
             if stop:  # it came in the last step
-                raise Stopped(stop, self.done)
-            self._tell(Event("end", self.done, self.steps))
+                raise Stopped(stop, self.step_number)
+            self._tell(Event("end", self.step_number, self.steps))
 
     def selected(self) -> dict[str, Tensor]:
         """The weights that the run ends with."""
-        return copied(self.model) if self._best is None else self._best
+        return copy_weights(self.model) if self._best is None else self._best
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "done": self.done,
+            "done": self.step_number,
             "diverged": self.diverged,
             "judged": self.judged,
-            "model": copied(self.model),
+            "model": copy_weights(self.model),
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.step.scaler.state_dict(),
@@ -125,7 +125,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.done, self.diverged, self.judged = state["done"], state["diverged"], state["judged"]
+        self.step_number, self.diverged, self.judged = state["done"], state["diverged"], state["judged"]
         self.model.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -135,7 +135,7 @@ class Trainer:
         self._best = state["best"]
         for callback, remembered in zip(self._remembering(), state["callbacks"], strict=False):
             callback.load_state_dict(remembered)
-        self._saved_step = self.done
+        self._saved_step = self.step_number
 
     def _remembering(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
@@ -143,7 +143,7 @@ class Trainer:
     @property
     def over(self) -> bool:
         """Whether there is no step left to take."""
-        return self.done >= self.steps or self.selection.exhausted or self.diverged is not None
+        return self.step_number >= self.steps or self.selection.exhausted or self.diverged is not None
 
     def _epoch(self) -> None:
         """The rest of the epoch that the next step belongs to."""
@@ -151,7 +151,7 @@ class Trainer:
             assert self.embed is not None, "a sampler that needs embeddings needs embed="
             everything = self.embed(self.model)
             self.sampler.update(torch.arange(everything.shape[0]), everything)
-        epoch, start = divmod(self.done, len(self.batches))
+        epoch, start = divmod(self.step_number, len(self.batches))
         self.batches.set_epoch(epoch, start)
         self.model.train()
         for batch in self._read():
@@ -159,16 +159,16 @@ class Trainer:
             if save or stop:
                 self._save()
             if stop or batch is None:
-                raise Stopped(stop, self.done)
+                raise Stopped(stop, self.step_number)
             finished = self._step(batch, sizes)
             if finished is None:
                 return
             if self.sampler.needs_embeddings:
                 self.sampler.update(finished.indices, finished.embeddings)
-            self.done += 1
+            self.step_number += 1
             rates = {f"lr-{group['name']}": group["lr"] for group in self.optimizer.param_groups}
-            self._tell(Event("step", self.done, self.steps, {"loss": finished.loss, **finished.logged, **rates}))
-            if self.done % self.evaluate_every == 0 or self.done == self.steps:
+            self._tell(Event("step", self.step_number, self.steps, {"loss": finished.loss, **finished.logged, **rates}))
+            if self.step_number % self.evaluate_every == 0 or self.step_number == self.steps:
                 self._judge()
                 self.model.train()
             if self.over:
@@ -189,17 +189,17 @@ class Trainer:
                 return
             yield batch
 
-    def _step(self, batch: Batch, sizes: list[int] | None) -> Done | None:
+    def _step(self, batch: Batch, sizes: list[int] | None) -> StepOutput | None:
         """One update; None, and no update, where the loss is not finite."""
         self.optimizer.zero_grad()
-        set_rates(self.optimizer, factor(self.schedule, self.done, self.steps))
-        finished = self.step(batch, self.done, sizes)
+        set_rates(self.optimizer, compute_factor(self.schedule, self.step_number, self.steps))
+        finished = self.step(batch, self.step_number, sizes)
         if not math.isfinite(finished.loss):
-            self.diverged = self.done
-            self._tell(Event("step", self.done, self.steps, {"loss": finished.loss}))
+            self.diverged = self.step_number
+            self._tell(Event("step", self.step_number, self.steps, {"loss": finished.loss}))
             return None
         scaler = self.step.scaler
-        if self.done < self.head_only:
+        if self.step_number < self.head_only:
             for group in self.optimizer.param_groups:
                 if group["name"] == "backbone":
                     for parameter in group["params"]:
@@ -215,8 +215,8 @@ class Trainer:
         """Evaluate, and keep the weights where they are the best so far."""
         if self.evaluate is None:
             return
-        if not finite(self.model.state_dict()):
-            self.diverged = self.done
+        if not is_finite(self.model.state_dict()):
+            self.diverged = self.step_number
             return
         try:
             values = self.evaluate(self.model)
@@ -225,44 +225,44 @@ class Trainer:
                 raise
             # its workers were ended too; the last checkpoint comes before this evaluation
             raise Stopped(self.stop.signal, self._saved_step) from None
-        self._tell(Event("evaluation", self.done, self.steps, values, self.evaluated_split))
-        if self.selection.judge(self.done, values) and self.selection.rule == "validation":
-            self._best = copied(self.model)
-            if self.folder is not None and self.ranks.first:
-                self.folder.keep_best(self.done, self._best)
+        self._tell(Event("evaluation", self.step_number, self.steps, values, self.evaluated_split))
+        if self.selection.judge(self.step_number, values) and self.selection.rule == "validation":
+            self._best = copy_weights(self.model)
+            if self.folder is not None and self.ranks.is_first:
+                self.folder.keep_best(self.step_number, self._best)
 
     def _agree(self, size: int) -> tuple[int, bool, list[int] | None]:
         """Stop? Save? And how many items has each rank? Ranks must answer alike, so they ask each other."""
         waited = time.monotonic() - self._saved_at >= self.save_seconds
-        counted = self.save_every is not None and self.done % self.save_every == 0
-        save = self.folder is not None and self.done > self._saved_step and (waited or counted)
-        if self.ranks.count == 1:
+        counted = self.save_every is not None and self.step_number % self.save_every == 0
+        save = self.folder is not None and self.step_number > self._saved_step and (waited or counted)
+        if self.ranks.size == 1:
             return self.stop.signal, save, None
-        answers = self.ranks.exchange([size, self.stop.signal, int(save)])
+        answers = self.ranks.gather_integers([size, self.stop.signal, int(save)])
         sizes, signals, saves = ([*column] for column in zip(*answers, strict=True))
         return max(signals), any(saves), sizes
 
     def _save(self) -> None:
-        self._saved_at, self._saved_step = time.monotonic(), self.done
+        self._saved_at, self._saved_step = time.monotonic(), self.step_number
         if self.folder is None:
             return
-        if self.ranks.first:
+        if self.ranks.is_first:
             log = self.folder.log
             length = log.stat().st_size if log.exists() else 0
-            self.folder.save(self.done, {**self.state_dict(), "log": length})
-        self._tell(Event("saved", self.done, self.steps))
-        self.ranks.wait()
+            self.folder.save(self.step_number, {**self.state_dict(), "log": length})
+        self._tell(Event("saved", self.step_number, self.steps))
+        self.ranks.barrier()
 
     def _tell(self, event: Event) -> None:
-        if self.ranks.first:
+        if self.ranks.is_first:
             for callback in self.callbacks:
                 callback(event)
 
 
-def finite(weights: dict[str, Tensor]) -> bool:
+def is_finite(weights: dict[str, Tensor]) -> bool:
     return all(bool(value.isfinite().all()) for value in weights.values())
 
 
-def copied(model: nn.Module) -> dict[str, Tensor]:
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
     """Copy the weights to the CPU, where later steps do not change them."""
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from kinfold.registry import nearest
-from kinfold.training.configuration import Mixup
+from kinfold.registry import suggest
+from kinfold.training.config.settings import MixupConfig
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ class Mix:
             handle.remove()
 
 
-def check_layers(settings: Mixup, backbone: nn.Module) -> None:
+def check_layers(settings: MixupConfig, backbone: nn.Module) -> None:
     stages = ("input", *getattr(backbone, "stages", ()))
     for layer in settings.layers:
         if layer not in stages:
             raise ValueError(
-                f"mixup.layers: this backbone has no layer {layer!r}{nearest(layer, stages)}; "
+                f"mixup.layers: this backbone has no layer {layer!r}{suggest(layer, stages)}; "
                 f"it can mix at {', '.join(stages)}"
             )
     if not settings.layers:
         raise ValueError(f"mixup.layers is empty; choose from {', '.join(stages)}")
 
 
-def draw(settings: Mixup, count: int, generator: Generator) -> Mix:
+def draw(settings: MixupConfig, count: int, generator: Generator) -> Mix:
     """Layer, share and partners for a batch of `count`."""
     layer = settings.layers[int(torch.randint(len(settings.layers), (), generator=generator))]
     # Beta(a, a) as a ratio of two Gamma(a) draws

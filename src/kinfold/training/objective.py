@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from kinfold import pairs
 from kinfold.losses import Loss, Mined
-from kinfold.seeds import derived
+from kinfold.seeding import derive_generator
 
 
 class Objective(nn.Module):
     """loss(batch), plus weight x loss(batch against memory) from step `start` on (Wang et al., CVPR 2020)."""
 
     def __init__(
-        self, loss: Loss | Mined, memory: pairs.Memory | None = None, start: int = 0, weight: float = 1.0
+        self, loss: Loss | Mined, memory: pairs.CrossBatchMemory | None = None, start: int = 0, weight: float = 1.0
     ) -> None:
         super().__init__()
         self.loss = loss
@@ -53,4 +53,4 @@ class Objective(nn.Module):
     def seed(self, *numbers: int) -> None:
         """Let every draw of this step depend on these numbers alone: on every rank and after every resume the same."""
         for place, module in enumerate(self._drawing):
-            module.generator.manual_seed(derived(*numbers, place).initial_seed())
+            module.generator.manual_seed(derive_generator(*numbers, place).initial_seed())

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer as TorchOptimizer
 
-from kinfold.training.configuration import Optimizer
+from kinfold.training.config.settings import OptimizerConfig
 
 KINDS = {
     "adam": torch.optim.Adam,
@@ -16,7 +16,7 @@ KINDS = {
 }
 
 
-def groups(model: nn.Module, objective: nn.Module, settings: Optimizer) -> list[dict[str, Any]]:
+def build_parameter_groups(model: nn.Module, objective: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:
     """Parameter groups with their names and base learning rates; empty ones are left out.
 
     What is below `model.head` makes a group of its own, so that a new head may learn faster than a trained backbone.
@@ -47,9 +47,11 @@ def _has_class_vectors(objective: nn.Module) -> bool:
     return any(getattr(module, "proxies", None) is not None for module in objective.modules())
 
 
-def optimizer(model: nn.Module, objective: nn.Module, settings: Optimizer, idle: bool = False) -> TorchOptimizer:
+def build_optimizer(
+    model: nn.Module, objective: nn.Module, settings: OptimizerConfig, idle: bool = False
+) -> TorchOptimizer:
     """`idle`: it will take no step, and there may be nothing to train."""
-    made = groups(model, objective, settings)
+    made = build_parameter_groups(model, objective, settings)
     if idle and not made:
         made = [{"params": [], "name": "head", "lr": settings.lr, "base_lr": settings.lr}]
     if not made:

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from kinfold import losses, miners, models, pairs, registry, samplers
-from kinfold.data import Dataset, Pipeline, Rows, cached, load, pipeline, readable
-from kinfold.data.folds import folded
+from kinfold.data import Dataset, Pipeline, Rows, cache_images, create_pipeline, keep_readable, load
+from kinfold.data.folds import assign_fold
 from kinfold.losses import Loss, Mined
 from kinfold.models import Embedder
 from kinfold.models.ensemble import Ensemble
-from kinfold.seeds import derived
-from kinfold.training.configuration import Choice, Configuration, Data
+from kinfold.seeding import derive_generator
+from kinfold.training.config.settings import DataConfig, NamedConfig, RunConfig
+from kinfold.training.defaults import compares_raw_vectors
 from kinfold.training.ensemble_objective import EnsembleObjective
 from kinfold.training.objective import Objective
-from kinfold.training.usual import compares_raw_vectors
 
 USUAL_SHARE = 0.2  # of the training classes, held out for selection
 _CLASSES, _LOSS, _MINER = 101, 102, 103  # what a generator is derived for
@@ -33,23 +33,23 @@ class Splits:
     test: Dataset | None
 
 
-def dataset(settings: Data) -> Dataset:
+def load_dataset(settings: DataConfig) -> Dataset:
     """Read what the configuration names, each item in the split that its protocol gives it."""
-    return assigned(load(settings.name, settings.root, **settings.options), settings)
+    return assign_splits(load(settings.name, settings.root, **settings.options), settings)
 
 
-def assigned(found: Dataset, settings: Data) -> Dataset:
+def assign_splits(found: Dataset, settings: DataConfig) -> Dataset:
     """The items that a run may see, each in the split that the protocol gives it."""
-    found = folded(found, settings.protocol, settings.fold)
+    found = assign_fold(found, settings.protocol, settings.fold)
     if settings.test == "withheld":
         found = found.where(found.split != "test", relabel=True)
     if settings.errors == "skip" and not isinstance(found.items, Rows):
         # once and for all, so that every rank and every epoch sees the same items
-        found, _ = readable(found, errors="skip")
+        found, _ = keep_readable(found, errors="skip")
     return found
 
 
-def split(data: Dataset, settings: Data) -> Splits:
+def split_classes(data: Dataset, settings: DataConfig) -> Splits:
     """Train, validation and test items; a share of the training classes is held out where there is no validation."""
     present = {word for word in ("train", "validation", "test") if (data.split == word).any()}
     if "train" not in present:
@@ -68,12 +68,12 @@ def split(data: Dataset, settings: Data) -> Splits:
             "training; choose another data.validation, or 0 with evaluation.selection = 'last' and without "
             "evaluation.patience"
         )
-    chosen = torch.randperm(count, generator=derived(settings.split_seed, _CLASSES))[:held]
+    chosen = torch.randperm(count, generator=derive_generator(settings.split_seed, _CLASSES))[:held]
     mask = torch.isin(train.labels, chosen)
     return Splits(train.where(~mask, relabel=True), train.where(mask, relabel=True), test)
 
 
-def resolved(given: Configuration, data: Dataset) -> Configuration:
+def resolve_config(given: RunConfig, data: Dataset) -> RunConfig:
     """The same with every "auto" replaced by what it stands for with this data."""
     shape = getattr(data.items[0], "shape", None)
     rows = isinstance(data.items, Rows) and shape is not None and len(shape) == 1
@@ -113,7 +113,7 @@ def resolved(given: Configuration, data: Dataset) -> Configuration:
     return replace(given, model=model, data=settings, evaluation=evaluation)
 
 
-def model(given: Configuration) -> Embedder:
+def build_model(given: RunConfig) -> Embedder:
     settings = given.model
     options = settings.backbone_options
     if settings.standardize:
@@ -131,32 +131,32 @@ def model(given: Configuration) -> Embedder:
     )
 
 
-def image_pipeline(settings: Data, embedder: Embedder) -> Pipeline | None:
+def build_pipeline(settings: DataConfig, embedder: Embedder) -> Pipeline | None:
     """How images are made ready: by the name given, or as the backbone expects it; None for features."""
     if settings.pipeline != "auto":
-        return replace(pipeline(settings.pipeline), background=settings.background)
+        return replace(create_pipeline(settings.pipeline), background=settings.background)
     if embedder.backbone.mode is None:
         return None
     if embedder.backbone.pipeline is None:
         raise ValueError("this backbone does not say how images are made ready for it; give data.pipeline")
-    return replace(pipeline(embedder.backbone.pipeline), background=settings.background)
+    return replace(create_pipeline(embedder.backbone.pipeline), background=settings.background)
 
 
-def in_memory(data: Dataset, settings: Data, images: Pipeline | None) -> Dataset:
+def cache_in_memory(data: Dataset, settings: DataConfig, images: Pipeline | None) -> Dataset:
     """With decoded images where the configuration asks for it."""
     if not settings.cache or images is None or isinstance(data.items, Rows):
         return data
-    return cached(
+    return cache_images(
         data, settings.short_side, images.mode, workers=max(1, settings.workers), background=images.background
     )[0]
 
 
-def objective(given: Configuration, classes: int, embedder: Embedder | None = None) -> Objective:
+def build_objective(given: RunConfig, classes: int, embedder: Embedder | None = None) -> Objective:
     """The loss with its miner and memory; what depends on the data (number of classes, width) is filled in.
 
     An embedder whose head is an ensemble gets a loss for each part besides.
     """
-    found = _loss(given, classes, given.model.dim)
+    found = _build_loss(given, classes, given.model.dim)
     if embedder is not None and isinstance(embedder.head, Ensemble):
         if given.memory is not None:
             raise ValueError(
@@ -164,24 +164,27 @@ def objective(given: Configuration, classes: int, embedder: Embedder | None = No
                 "whole embeddings does not hold: leave [memory] out, or take another head"
             )
         ensemble = embedder.head
-        each = [_loss(given, classes, ensemble.part_dim, number) for number in range(1, ensemble.parts + 1)]
+        each = [_build_loss(given, classes, ensemble.part_dim, number) for number in range(1, ensemble.parts + 1)]
         return EnsembleObjective(ensemble, found, each)
     if given.memory is None:
         return Objective(found)
-    return Objective(found, pairs.Memory(given.memory.size), given.memory.start, given.memory.weight)
+    return Objective(found, pairs.CrossBatchMemory(given.memory.size), given.memory.start, given.memory.weight)
 
 
-def _loss(given: Configuration, classes: int, dim: int, *part: int) -> Loss | Mined:
+def _build_loss(given: RunConfig, classes: int, dim: int, *part: int) -> Loss | Mined:
     """For embeddings of this width; each part of an ensemble draws by its own number."""
-    loss = losses.create(given.loss.name, **_filled("losses", given.loss, classes, dim, given.seed, _LOSS, *part))
+    loss = losses.create(given.loss.name, **_fill_options("losses", given.loss, classes, dim, given.seed, _LOSS, *part))
     if given.miner is None:
         return loss
     return Mined(
-        loss, miners.create(given.miner.name, **_filled("miners", given.miner, classes, dim, given.seed, _MINER, *part))
+        loss,
+        miners.create(
+            given.miner.name, **_fill_options("miners", given.miner, classes, dim, given.seed, _MINER, *part)
+        ),
     )
 
 
-def sampler(given: Configuration, labels: Tensor) -> samplers.Sampler:
+def build_sampler(given: RunConfig, labels: Tensor) -> samplers.Sampler:
     options = {"seed": given.seed, **given.sampler.options}
     found = samplers.create(given.sampler.name, labels, **options)
     per_class = getattr(found, "per_class", None)
@@ -193,7 +196,7 @@ def sampler(given: Configuration, labels: Tensor) -> samplers.Sampler:
     return found
 
 
-def _filled(kind: str, choice: Choice, classes: int, dim: int, *numbers: int) -> dict[str, Any]:
+def _fill_options(kind: str, choice: NamedConfig, classes: int, dim: int, *numbers: int) -> dict[str, Any]:
     known = inspect.signature(registry.resolve(kind, choice.name)).parameters
     options = dict(choice.options)
     if "num_classes" in known:
@@ -203,5 +206,5 @@ def _filled(kind: str, choice: Choice, classes: int, dim: int, *numbers: int) ->
     if "dim" in known:
         options.setdefault("dim", dim)
     if "generator" in known:
-        options["generator"] = derived(*numbers)
+        options["generator"] = derive_generator(*numbers)
     return options

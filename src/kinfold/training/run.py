@@ -12,22 +12,23 @@ import torch
 from torch import Tensor
 
 from kinfold.data import Dataset, Pipeline, to_dataset
-from kinfold.files import write_json
-from kinfold.metrics.comparison import Distance
+from kinfold.distributed import ProcessGroup
+from kinfold.files.atomic import write_json
+from kinfold.metrics._ranking.query_gallery import Distance
 from kinfold.models import Embedder
 from kinfold.training import parts
+from kinfold.training.builder import RunBuilder
 from kinfold.training.checking import check
-from kinfold.training.configuration import Configuration
-from kinfold.training.embedding import embedded
-from kinfold.training.environment import ProcessGroup, differences
+from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
+from kinfold.training.config.settings import RunConfig
+from kinfold.training.embedding import compute_embeddings
+from kinfold.training.environment import find_differences
 from kinfold.training.folder import RunFolder
 from kinfold.training.loop import Callback
-from kinfold.training.parsing import changed, configure, read, tables, to_toml
 from kinfold.training.start import create_architecture, create_start, fit_start
 from kinfold.training.warm_start import inherit_model
-from kinfold.training.work import Work
 
-Recipe = Configuration | Mapping[str, Any] | Path | str
+Recipe = RunConfig | Mapping[str, Any] | Path | str
 
 
 def train(
@@ -56,9 +57,9 @@ def train(
     if resume:
         if recipe is not None or changes:
             raise ValueError("a run that is resumed keeps its own configuration; give no recipe and no changes")
-        given = Run.open(folder).configuration
+        given = Run.open(folder).config
     else:
-        given = _configuration({} if recipe is None else recipe, changes)
+        given = _parse_recipe({} if recipe is None else recipe, changes)
         check(given)
     with ProcessGroup() as ranks, ExitStack() as held:
         if resume and place.finished:
@@ -67,12 +68,12 @@ def train(
             # another number of threads would round differently
             about = place.read_environment()
             torch.set_num_threads(about["threads"])
-        work = Work(given, dataset, ranks, resumed=resume and any(place.checkpoints.glob("*.safetensors")))
+        work = RunBuilder(given, dataset, ranks, resumed=resume and any(place.checkpoints.glob("*.safetensors")))
         if resume:
             work.check_data(place, about.get("data"))
             work.check_start(place, about)
-            new_conditions = differences(about, work.about())
-            if new_conditions and ranks.first:
+            new_conditions = find_differences(about, work.describe())
+            if new_conditions and ranks.is_first:
                 warnings.warn(
                     f"{place.path} goes on under other conditions than it began with ({', '.join(new_conditions)}). "
                     "The batches stay the same, but numbers are rounded in another way and what is drawn on each rank "
@@ -80,33 +81,33 @@ def train(
                     "uninterrupted run; environment.json records it",
                     stacklevel=2,
                 )
-        trainer = work.trainer(place, callbacks)
+        trainer = work.build_trainer(place, callbacks)
         # nothing is written before all of it could be put together
-        if ranks.first:
+        if ranks.is_first:
             if not resume:
-                place.begin(to_toml(tables(work.given)), work.about())
-            held.enter_context(place.held())
-        ranks.wait()
-        state = place.last() if resume else None
-        if resume and ranks.first:
+                place.begin(to_toml(to_tables(work.config)), work.describe())
+            held.enter_context(place.lock())
+        ranks.barrier()
+        state = place.read_last_state() if resume else None
+        if resume and ranks.is_first:
             place.cut_log(0 if state is None else state["log"])
         if state is not None:
             trainer.load_state_dict(state)
-        if resume and new_conditions and ranks.first:
-            entry = {"step": trainer.done, "changed": new_conditions}
+        if resume and new_conditions and ranks.is_first:
+            entry = {"step": trainer.step_number, "changed": new_conditions}
             write_json(place.environment, {**about, "resumed": [*about.get("resumed", []), entry]})
-        ranks.wait()
+        ranks.barrier()
         trainer.fit()
         work.finish(trainer, place)
-        return Run(place, work.given, dataset)
+        return Run(place, work.config, dataset)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """A folder that a training wrote: its configuration, log, scores and model."""
 
-    place: RunFolder
-    configuration: Configuration
+    run_folder: RunFolder
+    config: RunConfig
     dataset: Dataset | None = None
 
     @staticmethod
@@ -122,45 +123,45 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        return self.place.path
+        return self.run_folder.path
 
     @property
     def finished(self) -> bool:
-        return self.place.finished
+        return self.run_folder.finished
 
     @property
     def scores(self) -> dict[str, Any]:
         """What scores.json says; ValueError while the run is not finished."""
         if not self.finished:
             raise ValueError(f"{self.folder} is not finished; continue it with kinfold train --resume {self.folder}")
-        return self.place.read_scores()
+        return self.run_folder.read_scores()
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """The log: losses and evaluations in their order."""
-        return self.place.events()
+        return self.run_folder.events()
 
     @property
     def distance(self) -> Distance:
-        found: Any = self.configuration.evaluation.distance
+        found: Any = self.config.evaluation.distance
         return "cosine" if found == "auto" else found
 
     @property
     def background(self) -> str:
         """The color that transparent pixels are drawn on."""
-        return self.configuration.data.background
+        return self.config.data.background
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
-        return parts.image_pipeline(self.configuration.data, create_architecture(self.configuration))
+        return parts.build_pipeline(self.config.data, create_architecture(self.config))
 
     def model(self) -> Embedder:
         """The selected network, for evaluation: at the end the selected one, before that the best or the newest."""
-        model = create_architecture(self.configuration)
+        model = create_architecture(self.config)
         try:
             model.load_state_dict(self._weights()["model"])
         except RuntimeError as wrong:
-            made = self.place.read_environment().get("kinfold")
+            made = self.run_folder.read_environment().get("kinfold")
             raise ValueError(
                 f"the weights of {self.folder}, made by kinfold {made}, do not fit the architecture that its "
                 f"configuration names in this version: {wrong}"
@@ -169,11 +170,11 @@ class Run:
 
     def start_model(self) -> Embedder:
         """The network as it was before its first step, made again from the configuration and the training items."""
-        model, taken = create_start(self.configuration)
+        model, taken = create_start(self.config)
         fit_start(
             model,
-            self.configuration.model,
-            lambda: self._embedded(model, self.splits()["train"], of=model.features),
+            self.config.model,
+            lambda: self._embed(model, self.splits()["train"], of=model.features),
             (taken or {}).get("parts", ()),
         )
         return model.eval()
@@ -186,7 +187,7 @@ class Run:
 
     def weight_files(self) -> list[Path]:
         """Where the selected weights lie; ValueError before there are any."""
-        path = self.place.model if self.finished else self.place.best
+        path = self.run_folder.model if self.finished else self.run_folder.best
         if not path.is_file():
             raise ValueError(
                 f"{self.folder} has no selected weights yet; finish it with kinfold train --resume {self.folder}"
@@ -195,12 +196,12 @@ class Run:
 
     def splits(self) -> dict[str, Dataset]:
         """Train, and validation and test where there are such classes, as the run saw them."""
-        settings = self.configuration.data
-        data = parts.dataset(settings) if self.dataset is None else parts.assigned(self.dataset, settings)
-        found = parts.split(data, settings)
+        settings = self.config.data
+        data = parts.load_dataset(settings) if self.dataset is None else parts.assign_splits(self.dataset, settings)
+        found = parts.split_classes(data, settings)
         return {name: part for name, part in vars(found).items() if part is not None}
 
-    def visible(self) -> dict[str, Dataset]:
+    def list_visible_splits(self) -> dict[str, Dataset]:
         """The splits that may be looked at: test classes stay sealed until the run is finished."""
         return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
 
@@ -226,22 +227,22 @@ class Run:
                 f"the run {self.folder} takes features of shape (B, {model.backbone.width}); each item of "
                 f"{dataset.name} has {len(dataset.items[0])}"
             )
-        return self._embedded(model, dataset, progress=progress)
+        return self._embed(model, dataset, progress=progress)
 
     def embed_start(self, dataset: Dataset) -> Tensor:
         """Embed with the weights that the run began with, (N, dim) in the order of the data set."""
-        return self._embedded(self.start_model(), dataset)
+        return self._embed(self.start_model(), dataset)
 
-    def _embedded(self, model: Embedder, dataset: Dataset, **options: Any) -> Tensor:
-        size = self.configuration.evaluation.batch_size
-        precision = self.configuration.training.precision
-        return embedded(model, dataset, self.pipeline, batch_size=size, precision=precision, **options)
+    def _embed(self, model: Embedder, dataset: Dataset, **options: Any) -> Tensor:
+        size = self.config.evaluation.batch_size
+        precision = self.config.training.precision
+        return compute_embeddings(model, dataset, self.pipeline, batch_size=size, precision=precision, **options)
 
     def _weights(self) -> dict[str, Any]:
-        for path in (self.place.model, self.place.best):
+        for path in (self.run_folder.model, self.run_folder.best):
             if path.is_file():
-                return self.place.weights(path)
-        state = self.place.last()
+                return self.run_folder.weights(path)
+        state = self.run_folder.read_last_state()
         if state is None:
             raise ValueError(
                 f"{self.folder} holds no weights yet; continue it with kinfold train --resume {self.folder}"
@@ -261,8 +262,16 @@ def one_split(present: Mapping[str, Dataset], split: str, folder: Path, finished
     return present[split]
 
 
-def _configuration(recipe: Recipe, changes: Sequence[str]) -> Configuration:
-    if isinstance(recipe, Configuration):
-        return configure(tables(recipe), changes) if changes else recipe
-    tables_given = recipe if isinstance(recipe, Mapping) else read(recipe)
-    return configure(inherit_model(changed(tables_given, changes)))
+def _parse_recipe(recipe: Recipe, changes: Sequence[str]) -> RunConfig:
+    if isinstance(recipe, RunConfig):
+        return configure(to_tables(recipe), changes) if changes else recipe
+    tables_given = recipe if isinstance(recipe, Mapping) else read_tables(recipe)
+    return configure(inherit_model(apply_changes(tables_given, changes)))
+
+
+def weight_files(run: Run) -> list[Path]:
+    """Where the weights lie that `run.model()` takes: selected, best so far or newest; none before there are any."""
+    for path in (run.run_folder.model, run.run_folder.best):
+        if path.is_file():
+            return [path]
+    return sorted(run.run_folder.checkpoints.glob("*.safetensors"))[-1:]

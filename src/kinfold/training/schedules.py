@@ -2,10 +2,10 @@
 
 import math
 
-from kinfold.training.configuration import Schedule
+from kinfold.training.config.settings import ScheduleConfig
 
 
-def factor(schedule: Schedule, step: int, steps: int) -> float:
+def compute_factor(schedule: ScheduleConfig, step: int, steps: int) -> float:
     """What every learning rate is multiplied with at `step` (from 0) of `steps`.
 
     >>> [round(factor(Schedule("cosine", warmup=2), step, 6), 3) for step in range(6)]

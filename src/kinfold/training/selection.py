@@ -42,10 +42,10 @@ class Selection:
             self.start_values = dict(values)
         if self.inflated:
             for name, value in values.items():
-                if name not in self.oracle or better(name, value, self.oracle[name][0]):
+                if name not in self.oracle or is_better(name, value, self.oracle[name][0]):
                     self.oracle[name] = [value, float(step)]
         value = values.get(self.metric, float("nan"))
-        if value == value and (self.best is None or better(self.metric, value, self.best)):
+        if value == value and (self.best is None or is_better(self.metric, value, self.best)):
             self.best, self.best_step, self.best_values, self.stale = value, step, dict(values), 0
             return True
         self.stale += 1
@@ -71,7 +71,7 @@ class Selection:
             setattr(self, name, copy(value))
 
 
-def better(metric: str, value: float, than: float) -> bool:
+def is_better(metric: str, value: float, than: float) -> bool:
     """Whether a value of this metric beats another.
 
     >>> better("recall@1", 0.5, 0.4), better("eer", 0.5, 0.4)

@@ -9,10 +9,10 @@ from torch import Tensor
 from kinfold.models import Embedder, initialize
 from kinfold.models.features import Features
 from kinfold.training import parts, warm_start
-from kinfold.training.configuration import Configuration, Model
+from kinfold.training.config.settings import ModelConfig, RunConfig
 
 
-def create_start(given: Configuration) -> tuple[Embedder, dict[str, Any] | None]:
+def create_start(given: RunConfig) -> tuple[Embedder, dict[str, Any] | None]:
     """Create the network with its first weights.
 
     Args:
@@ -25,20 +25,20 @@ def create_start(given: Configuration) -> tuple[Embedder, dict[str, Any] | None]
         ValueError: Where the weights are missing or do not fit.
     """
     from_run = warm_start.names_run(given.model.weights)
-    model = create_architecture(given) if from_run else _in_precision(parts.model(given), given)
+    model = create_architecture(given) if from_run else _in_precision(parts.build_model(given), given)
     return model, warm_start.load_start(model, str(given.model.weights)) if from_run else None
 
 
-def create_architecture(given: Configuration) -> Embedder:
+def create_architecture(given: RunConfig) -> Embedder:
     """Create the network without reading weights, for those of a checkpoint or a run."""
-    return _in_precision(parts.model(replace(given, model=replace(given.model, weights=None))), given)
+    return _in_precision(parts.build_model(replace(given, model=replace(given.model, weights=None))), given)
 
 
-def _in_precision(model: Embedder, given: Configuration) -> Embedder:
+def _in_precision(model: Embedder, given: RunConfig) -> Embedder:
     return model.double() if given.training.precision == "float64" else model
 
 
-def fit_start(model: Embedder, settings: Model, features: Callable[[], Tensor], keep: Sequence[str] = ()) -> None:
+def fit_start(model: Embedder, settings: ModelConfig, features: Callable[[], Tensor], keep: Sequence[str] = ()) -> None:
     """Standardize the features and set the head to their principal components, where the settings ask for it.
 
     Args:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.data import Batch
-from kinfold.pairs import Ranks
-from kinfold.seeds import derived
+from kinfold.distributed import World
+from kinfold.seeding import derive_generator
 from kinfold.training import mixup
-from kinfold.training.configuration import Mixup
+from kinfold.training.config.settings import MixupConfig
 from kinfold.training.objective import Objective
 
 PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -25,7 +25,7 @@ Output: TypeAlias = Any
 
 
 @dataclass(frozen=True)
-class Done:
+class StepOutput:
     """The loss of the global batch, its embeddings and items, of all ranks in their order, and what else was logged."""
 
     loss: float
@@ -51,8 +51,8 @@ class Step:
         device: torch.device | str = "cpu",
         precision: str = "float32",
         micro_batch: int | None = None,
-        mixing: Mixup | None = None,
-        ranks: Ranks | None = None,
+        mixing: MixupConfig | None = None,
+        ranks: World | None = None,
         scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         self.model = model
@@ -62,7 +62,7 @@ class Step:
         self.precision = precision
         self.micro_batch = micro_batch
         self.mixing = mixing
-        self.ranks = Ranks.current() if ranks is None else ranks
+        self.ranks = World.current() if ranks is None else ranks
         self.scaler = scaler or torch.amp.GradScaler(self.device.type, enabled=False)
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         if mixing is not None:
@@ -74,12 +74,12 @@ class Step:
                 stacklevel=2,
             )
 
-    def __call__(self, batch: Batch, step: int, sizes: list[int] | None = None) -> Done:
+    def __call__(self, batch: Batch, step: int, sizes: list[int] | None = None) -> StepOutput:
         """`sizes`: how many items each rank has in this step, where that is known already."""
         images, labels, indices = (part.to(self.device, non_blocking=True) for part in batch)
         images = images.to(self.dtype)
-        if self.ranks.count > 1 and sizes is None:
-            sizes = [size for (size,) in self.ranks.exchange([labels.shape[0]])]
+        if self.ranks.size > 1 and sizes is None:
+            sizes = [size for (size,) in self.ranks.gather_integers([labels.shape[0]])]
         labels, indices = self.ranks.gather(labels, sizes), self.ranks.gather(indices, sizes)
         self.objective.seed(self.seed, step, _LOSS)
         # as many parts on every rank, or ranks that speak within the network (batch norm) would wait for ever
@@ -88,11 +88,11 @@ class Step:
             value, output = self._cached(images, labels, indices, step, sizes, parts)
         else:
             value, output = self._plain(images, labels, indices, step, sizes)
-        if self.ranks.count > 1:
+        if self.ranks.size > 1:
             self.ranks.average_gradients([*self.model.parameters(), *self.objective.parameters()])
         embeddings = output if isinstance(output, Tensor) else output[0]
         logged = {name: float(value) for name, value in self.objective.logged.items()}
-        return Done(value.item(), embeddings.detach(), indices, logged)
+        return StepOutput(value.item(), embeddings.detach(), indices, logged)
 
     def _plain(
         self, images: Tensor, labels: Tensor, indices: Tensor, step: int, sizes: list[int] | None
@@ -110,7 +110,7 @@ class Step:
     ) -> tuple[Output, Tensor]:
         assert self.mixing is not None
         # each rank mixes among its own items, at the layer and with the share that all ranks draw alike
-        mix = mixup.draw(self.mixing, images.shape[0], derived(self.seed, step, _MIXUP))
+        mix = mixup.draw(self.mixing, images.shape[0], derive_generator(self.seed, step, _MIXUP))
         before = 0 if sizes is None else sum(sizes[: self.ranks.rank])
         partner = self.ranks.gather(mix.partner.to(self.device) + before, sizes)
         with mix.within(getattr(self.model, "backbone", self.model)):
@@ -142,7 +142,7 @@ class Step:
 
     def _embed(self, images: Tensor, step: int, part: int) -> Output:
         # dropout and the like know only the global generator, which the loop guards: it depends on the step alone
-        number = derived(self.seed, step, _DROPOUT, self.ranks.rank, part).initial_seed()
+        number = derive_generator(self.seed, step, _DROPOUT, self.ranks.rank, part).initial_seed()
         torch.default_generator.manual_seed(number)  # torch.manual_seed keeps a note of every call for a GPU to come
         if self.device.type == "cuda":
             torch.cuda.manual_seed(number)

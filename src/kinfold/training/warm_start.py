@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kinfold.models import Embedder
-from kinfold.training import parsing
+from kinfold.training.config import parsing
 
 if TYPE_CHECKING:
     from kinfold.training.run import Run
@@ -38,7 +38,7 @@ def inherit_model(tables: Mapping[str, Any]) -> dict[str, Any]:
     weights = model.get("weights") if isinstance(model, Mapping) else None
     if not isinstance(model, Mapping) or not isinstance(weights, str) or not names_run(weights):
         return {**tables}
-    source = parsing.tables(_open(weights).configuration.model)
+    source = parsing.to_tables(_open(weights).config.model)
     named = {key: value for key, value in model.items() if not (key == "backbone" and value == "auto")}
     inherited = {key: source[key] for key in ARCHITECTURE if key in source}
     for part in ("backbone", "head"):
@@ -71,7 +71,7 @@ def load_start(model: Embedder, folder: str) -> dict[str, Any]:
         if not differences:
             taken[part] = saved
         elif part == "backbone":
-            settings = run.configuration.model
+            settings = run.config.model
             raise ValueError(
                 f"the backbone of the run {folder} (model.backbone = {settings.backbone!r}) does not fit: "
                 f"{'; '.join(differences)}. Use its backbone and its model.backbone_options, or start from another run"
@@ -80,11 +80,11 @@ def load_start(model: Embedder, folder: str) -> dict[str, Any]:
         if not taken["backbone"]:
             raise ValueError(
                 f"nothing of the run {folder} fits: its backbone has no weights, and its head (model.head = "
-                f"{run.configuration.model.head!r}, model.dim = {run.configuration.model.dim}) has another shape"
+                f"{run.config.model.head!r}, model.dim = {run.config.model.dim}) has another shape"
             )
         warnings.warn(
-            f"the head of the run {folder} (model.head = {run.configuration.model.head!r}, model.dim = "
-            f"{run.configuration.model.dim}) has another shape: only the backbone starts from that run",
+            f"the head of the run {folder} (model.head = {run.config.model.head!r}, model.dim = "
+            f"{run.config.model.dim}) has another shape: only the backbone starts from that run",
             stacklevel=2,
         )
     for part, saved in taken.items():

@@ -1,0 +1,1 @@
+"""The exact ranking engine behind the metrics."""

@@ -1,0 +1,149 @@
+"""A suite is read as it is written, from wherever, and written as it is read."""
+
+import json
+
+import pytest
+
+from kinfold.experiments import Bench, read_suite
+from kinfold.training.config.parsing import parse_change, to_toml
+from tests.cli.runs import run as command
+from tests.experiments.tiny import TWELVE, feature_file, made, suite, suite_file, tables
+
+
+def written(folder, given):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "suite.toml"
+    path.write_text(to_toml(given))
+    return path
+
+
+def with_root(folder, root):
+    given = tables(folder)
+    given["data"][0]["data"]["root"] = root
+    return given
+
+
+def test_relative_roots_are_relative_to_the_file(tmp_path, monkeypatch):
+    feature_file(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    given = read_suite(written(tmp_path / "suites", with_root(tmp_path, "../data/tiny.npz")))
+    assert given.configuration("tiny", "contrastive").data.root == str(tmp_path / "data" / "tiny.npz")
+
+
+def test_a_root_given_beside_the_file_is_relative_to_where_one_is(tmp_path, monkeypatch):
+    path = written(tmp_path / "suites", with_root(tmp_path, "nowhere.npz"))
+    monkeypatch.chdir(tmp_path)
+    given = read_suite(path, roots={"tiny": "tiny.npz"})
+    assert given.configuration("tiny", "contrastive").data.root == str(tmp_path / "tiny.npz")
+    assert given.configuration("tiny", "contrastive").data.name == "features"
+
+
+def test_a_root_of_the_base_is_relative_to_the_file_too(tmp_path):
+    given = tables(tmp_path, data=[{"name": "tiny"}])
+    given["base"]["data"] = {"name": "features", "root": "tiny.npz", "validation": 0.25}
+    found = read_suite(written(tmp_path, given)).configuration("tiny", "contrastive")
+    assert found.data.root == str(tmp_path / "tiny.npz")
+
+
+def test_changes_hold_for_every_method_that_says_nothing_itself(tmp_path):
+    methods = [{"name": "a"}, {"name": "b", "optimizer": {"lr": 0.5}}]
+    given = read_suite(suite_file(tmp_path, method=methods), ["training.steps=7", "optimizer.lr=0.25"])
+    assert [given.configuration("tiny", name).training.steps for name in "ab"] == [7, 7]
+    assert [given.configuration("tiny", name).optimizer.lr for name in "ab"] == [0.25, 0.5]
+
+
+def test_base_data_and_method_lie_on_top_of_each_other_each_above_its_recipe(tmp_path):
+    (tmp_path / "own.toml").write_text('[loss]\nname = "triplet"\nmargin = 0.3\n[optimizer]\nlr = 0.125\nclip = 2.0\n')
+    given = tables(
+        tmp_path,
+        base={"recipe": "features", "optimizer": {"lr": 0.5, "weight_decay": 0.0625}},
+        method=[{"name": "a", "recipe": "own.toml", "loss": {"margin": 0.7}}, {"name": "b", "training": {"steps": 3}}],
+    )
+    given["data"][0]["training"] = {"steps": 2}
+    found = read_suite(written(tmp_path, given))
+    first, second = (found.configuration("tiny", name) for name in "ab")
+    assert (first.loss.name, first.loss.options) == ("triplet", {"margin": 0.7})
+    assert (first.optimizer.lr, first.optimizer.clip, first.optimizer.weight_decay) == (0.125, 2.0, 0.0625)
+    assert first.optimizer.proxy_factor == 100.0  # of the recipe `features`
+    assert (first.training.steps, second.training.steps) == (2, 3)
+
+
+def test_what_a_suite_writes_is_read_as_the_same_suite(tmp_path):
+    given = suite(
+        tmp_path,
+        **TWELVE,
+        baseline="triplet",
+        protocol="reality-check",
+        metric="recall@1",
+    )
+    path = tmp_path / "again.toml"
+    path.write_text(given.to_toml())
+    assert read_suite(path) == given
+    assert parse_change(type(given), vars(given) | {"baseline": "triplet"}, "") == given
+
+
+def test_the_folder_of_a_bench_remembers_its_suite(tmp_path):
+    given = suite(tmp_path)
+    made(given, tmp_path / "bench")
+    assert Bench.open(tmp_path / "bench").suite == given
+
+
+def test_a_suite_is_called_like_its_file_unless_it_says_otherwise(tmp_path):
+    given = tables(tmp_path)
+    del given["name"]
+    assert read_suite(written(tmp_path, given)).name == "suite"
+
+
+def test_cells_know_their_protocol_seed_and_fold_and_have_no_test_items(tmp_path):
+    given = suite(tmp_path, protocol="reality-check")
+    cell = given.build_run_tables("tiny", "contrastive", 5, 3, {"optimizer.lr": 0.25})
+    assert cell["seed"] == 5
+    assert (cell["data"]["protocol"], cell["data"]["fold"], cell["data"]["test"]) == ("reality-check", 3, "withheld")
+    assert cell["optimizer"]["lr"] == 0.25
+    assert "search" not in cell
+
+
+def test_unknown_names_come_with_the_nearest(tmp_path):
+    with pytest.raises(ValueError, match=r"no 'contrastiv' in this suite .did you mean 'contrastive'\?"):
+        suite(tmp_path).tables("tiny", "contrastiv")
+
+
+def test_a_dry_run_shows_the_cells_and_makes_nothing(tmp_path, capsys, monkeypatch):
+    file = suite_file(tmp_path, **TWELVE)
+    code, output, _ = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--dry-run", "--json")
+    assert code == 0
+    cells = json.loads(output)
+    assert [(cell["method"], cell["trials"], cell["runs"]) for cell in cells] == [
+        ("contrastive", 2, 6),
+        ("triplet", 2, 6),
+    ]
+    code, output, _ = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--dry-run")
+    assert "# tiny, triplet: 6 runs, 2 trials of a search" in output
+    assert not (tmp_path / "bench").exists()
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_misspelled_option_of_a_method_is_named_before_anything_is_begun(options, tmp_path, capsys, monkeypatch):
+    file = suite_file(tmp_path, method=[{"name": "wrong", "loss": {"name": "triplet", "marign": 0.1}}])
+    code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", *options)
+    assert code == 2
+    assert "wrong on tiny: 'triplet' has no option 'marign' (did you mean 'margin'?)" in errors
+    assert not (tmp_path / "bench").exists()
+
+
+def test_another_loss_is_not_given_the_miner_of_the_base(tmp_path):
+    base = {"loss": {"name": "margin"}, "miner": {"name": "distance-weighted"}}
+    methods = [
+        {"name": "margin"},
+        {"name": "lifted", "loss": {"name": "lifted"}},
+        {"name": "triplet", "loss": {"name": "triplet"}, "miner": {"name": "semihard"}},
+        {"name": "all", "miner": {"name": "none"}},
+    ]
+    given = suite(tmp_path, base=base, method=methods)
+    miners = {name: given.configuration("tiny", name).miner for name in given.methods}
+    assert {name: miner and miner.name for name, miner in miners.items()} == {
+        "margin": "distance-weighted",
+        "lifted": None,
+        "triplet": "semihard",
+        "all": None,
+    }

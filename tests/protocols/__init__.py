@@ -1,1 +1,0 @@
-"""Protocols: splits, repeats, statistics and tables."""

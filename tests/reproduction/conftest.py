@@ -1,1 +1,0 @@
-from tests.bench.conftest import one_thread  # noqa: F401  (a fixture)
