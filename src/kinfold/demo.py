@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kinfold import data, metrics, recipes
 from kinfold.files.atomic import write_text
-from kinfold.report.references import write_references
+from kinfold.report.content.reference_scores import write_references
 from kinfold.training import Event, Run, parts
 from kinfold.training.builder import compute_metrics
 from kinfold.training.embedding import compute_embeddings

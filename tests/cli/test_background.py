@@ -9,7 +9,7 @@ from PIL import Image
 
 from kinfold.data import ImageFiles, create_dataset, load
 from kinfold.data.image_reading import flatten, open_image
-from kinfold.report.thumbnails import Thumbnails
+from kinfold.report.content.thumbnails import Thumbnails
 from kinfold.training import Run, train
 
 from .runs import SHORT, run

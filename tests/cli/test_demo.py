@@ -80,7 +80,7 @@ def test_numbers_are_printed_with_what_they_are(tmp_path, capsys, monkeypatch):
         return {}
 
     monkeypatch.setattr("kinfold.demo.demo", made)
-    monkeypatch.setattr("kinfold.report.content.collect", collected)
+    monkeypatch.setattr("kinfold.report.content.collect_content", collected)
     monkeypatch.setattr("kinfold.report.page.write_page", lambda content, path: path)
     code, printed, errors = run(capsys, monkeypatch, "demo", "--out", tmp_path)
     assert code == 0

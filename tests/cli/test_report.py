@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kinfold.report import drawing
+from kinfold.report.figures import charts as drawing
 from tests.cli.runs import feature_run, picture_run, run
 
 

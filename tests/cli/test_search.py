@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from kinfold.report.grid import RIGHT, WRONG
+from kinfold.report.neighbor_grid import RIGHT, WRONG
 from kinfold.training import Run, train
 from kinfold.training.folder import RunFolder
 from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, picture_run, run

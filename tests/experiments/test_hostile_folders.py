@@ -10,7 +10,7 @@ import pytest
 from kinfold.experiments import Bench
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.documents import write_result
-from kinfold.report.subjects import find_inputs
+from kinfold.report.content.inputs import find_inputs
 from tests.experiments.tiny import SPACE, made, suite
 
 SEARCHED = {"method": [{"name": "contrastive", "search": SPACE}], "trials": 1}

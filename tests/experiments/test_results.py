@@ -12,7 +12,7 @@ from kinfold.experiments import Bench, State
 from kinfold.experiments.results import COLUMNS, repeat
 from kinfold.experiments.statistics import compute_interval
 from kinfold.report.content import collect_content
-from kinfold.report.figures import tables
+from kinfold.report.figures.files import tables
 from kinfold.training import Run
 from kinfold.training.config.parsing import merge_tables
 from tests.cli.runs import run as command

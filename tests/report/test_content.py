@@ -11,10 +11,11 @@ from kinfold.experiments import Bench
 from kinfold.experiments.repeat import Repeat
 from kinfold.experiments.statistics import compute_interval
 from kinfold.files.documents import write_result
-from kinfold.report import figures, plane
 from kinfold.report.content import collect_content
-from kinfold.report.packing import unpacked
-from kinfold.report.training_curves import _far_apart
+from kinfold.report.content import map_layout as plane
+from kinfold.report.content.json_values import unpacked
+from kinfold.report.content.training_curves import _far_apart
+from kinfold.report.figures import files as figures
 from kinfold.training import Run, train
 from kinfold.training.config.parsing import merge_tables
 from tests.cli.runs import run as kinfold
@@ -53,7 +54,7 @@ def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
             cell = row["cells"][column["key"]]
             assert (cell["mean"], cell["half_width"], cell["count"]) == (expected.mean, expected.half_width, 3)
     compared = Bench.open(bench).compared("tiny", "separated")
-    # methods that selected the start are compared with none; tests/experiments/test_results.py has a bench where some are
+    # methods that selected the start are not compared; tests/experiments/test_results.py has such a bench
     listed = [row for row in compared.rows if not {row.first, row.second} & {*compared.untrained}]
     assert [(row["p"], row["adjusted"]) for row in table["comparisons"]] == [(r.p, r.adjusted) for r in listed]
 
@@ -211,7 +212,7 @@ def test_losses_of_different_size_have_a_logarithmic_axis(bench, monkeypatch):
     assert not _far_apart([series(11.0, 0.1)])  # nobody beside it
     assert not _far_apart([series(), series(1.0)])
     for far, titles in ((1.0, ["loss"]), (1e9, [])):
-        monkeypatch.setattr("kinfold.report.training_curves.FAR_APART", far)
+        monkeypatch.setattr("kinfold.report.content.training_curves.FAR_APART", far)
         assert [chart["title"] for chart in collect_content(bench)["training"] if chart["log_y"]] == titles
 
 
@@ -275,9 +276,9 @@ def test_published_values_stand_beside_ours(bench, tmp_path):
 
 
 def test_without_scikit_learn_there_is_no_map_but_all_else(finished, monkeypatch):
-    monkeypatch.setattr("kinfold.report.spaces.installed", lambda: False)
-    monkeypatch.setattr("kinfold.report.measured_space.installed", lambda: False)
-    monkeypatch.setattr("kinfold.report.content.installed", lambda: False)
+    monkeypatch.setattr("kinfold.report.content.embedding_spaces.has_tsne", lambda: False)
+    monkeypatch.setattr("kinfold.report.content.space_measurements.has_tsne", lambda: False)
+    monkeypatch.setattr("kinfold.report.content.collect.has_tsne", lambda: False)
     content = collect_content(finished.folder, points=20)
     assert content["spaces"][0]["map"] is None
     assert len(unpacked(content["spaces"][0]["neighbors"])) == 20

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.report import drawing
 from kinfold.report.content import collect_content
-from kinfold.report.drawing import Look, image, lines, plain, style
-from kinfold.report.figures import figures, tables, write_figures
-from kinfold.report.space_figures import Tiles
+from kinfold.report.figures import charts as drawing
+from kinfold.report.figures.charts import Look, image, lines, plain, style
+from kinfold.report.figures.files import figures, tables, write_figures
+from kinfold.report.figures.space_figures import Tiles
 from tests.report.runs import NAMES, feature_run, picture_run
 
 

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from kinfold.report.page import page, write_page
+from kinfold.report.page import write_page
+from kinfold.report.page.html import page
 
 from . import made_up
 from .browsing import click_point, opened

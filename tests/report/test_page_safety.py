@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from kinfold.report.page import PARTS, SCRIPTS, embedded, write_page
+from kinfold.report.page import write_page
+from kinfold.report.page.html import PARTS, SCRIPTS, embedded
 
 from . import made_up
 from .browsing import HOSTILE, click_point, opened

@@ -11,14 +11,13 @@ from kinfold.data import Rows, create_dataset
 from kinfold.data.fingerprint import identify_dataset
 from kinfold.files.cache import load_or_compute
 from kinfold.losses import Mined
-from kinfold.report import pair_curves
-from kinfold.report.content import collect_content
-from kinfold.report.measured_space import measured_space
-from kinfold.report.packing import packed, unpacked
-from kinfold.report.pair_curves import Pool, histogram
-from kinfold.report.places import configuration_text, without_places
-from kinfold.report.plane import compute_tsne, sample_items
-from kinfold.report.weights import binned_weights
+from kinfold.report.content import collect_content, pair_curves
+from kinfold.report.content.json_values import packed, unpacked
+from kinfold.report.content.map_layout import compute_tsne, sample_items
+from kinfold.report.content.pair_curves import Pool, histogram
+from kinfold.report.content.pair_weights import binned_weights
+from kinfold.report.content.path_redaction import configuration_text, without_places
+from kinfold.report.content.space_measurements import measured_space
 from kinfold.training import Run, parts
 from tests.report.runs import EACH, feature_run
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from kinfold.data import ImageFiles, Rows, create_dataset
-from kinfold.report import thumbnails
-from kinfold.report.thumbnails import COLUMNS, ROWS, TILE, Thumbnails
+from kinfold.report.content import thumbnails
+from kinfold.report.content.thumbnails import COLUMNS, ROWS, TILE, Thumbnails
 
 
 def greys(count, side=10):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kinfold.cli.gallery import SearchIndex, SearchItem
-    from kinfold.report.grid import Mark, Tile
+    from kinfold.report.neighbor_grid import Mark, Tile
     from kinfold.training import Run
 
 
@@ -137,7 +137,7 @@ def _same(query: "SearchItem", item: "SearchItem") -> bool | None:
 
 
 def _draw(path: Path, query: "SearchItem", found: "list[SearchItem]", scores: list[float], background: str) -> None:
-    from kinfold.report.grid import draw_grid
+    from kinfold.report.neighbor_grid import draw_grid
 
     marks: dict[bool | None, Mark] = {True: "right", False: "wrong", None: "unknown"}
     neighbours = [
@@ -149,7 +149,7 @@ def _draw(path: Path, query: "SearchItem", found: "list[SearchItem]", scores: li
 
 def _tile(item: "SearchItem", title: str, mark: "Mark", background: str) -> "Tile":
     from kinfold.data import decode
-    from kinfold.report.grid import Tile
+    from kinfold.report.neighbor_grid import Tile
 
     picture = None if getattr(item.thing, "ndim", 0) == 1 else decode(item.thing, background=background)
     return Tile((title, item.label or _place(item)), picture, mark)

@@ -7,10 +7,10 @@ from kinfold import metrics
 from kinfold.data import Dataset, Rows
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
-from kinfold.report.library import Library
-from kinfold.report.packing import number
-from kinfold.report.results import scores
-from kinfold.report.subjects import Repetition, ReportInputs, Subject
+from kinfold.report.content.datasets import Library
+from kinfold.report.content.inputs import Repetition, ReportInputs, Subject
+from kinfold.report.content.json_values import number
+from kinfold.report.content.result_tables import scores
 from kinfold.training import Run
 from kinfold.training.run import weight_files
 

@@ -7,16 +7,17 @@ from typing import Any
 
 import kinfold
 from kinfold.data import Dataset
-from kinfold.report import results, spaces
-from kinfold.report.diagnostics import diagnostics
-from kinfold.report.library import Library
-from kinfold.report.packing import defined
-from kinfold.report.places import shown_folder, without_places
-from kinfold.report.plane import has_tsne
-from kinfold.report.subjects import Repetition, ReportInputs, Subject, find_inputs
-from kinfold.report.thumbnails import Thumbnails, pictured
-from kinfold.report.training_curves import training_curves
-from kinfold.report.weights import pair_weights
+from kinfold.report.content import embedding_spaces as spaces
+from kinfold.report.content import result_tables as results
+from kinfold.report.content.datasets import Library
+from kinfold.report.content.diagnostics import diagnostics
+from kinfold.report.content.inputs import Repetition, ReportInputs, Subject, find_inputs
+from kinfold.report.content.json_values import defined
+from kinfold.report.content.map_layout import has_tsne
+from kinfold.report.content.pair_weights import pair_weights
+from kinfold.report.content.path_redaction import shown_folder, without_places
+from kinfold.report.content.thumbnails import Thumbnails, pictured
+from kinfold.report.content.training_curves import training_curves
 
 POINTS = 3_000
 

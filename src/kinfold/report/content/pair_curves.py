@@ -11,8 +11,8 @@ from torch import Tensor
 from kinfold import metrics
 from kinfold.data.items import Array
 from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
-from kinfold.report.packing import numbers
-from kinfold.report.plane import sample_items
+from kinfold.report.content.json_values import numbers
+from kinfold.report.content.map_layout import sample_items
 
 ALL_PAIRS = 10_000  # items up to which every pair is looked at
 QUERIES = 4_000  # items whose pairs with all others are looked at beyond that

@@ -1,4 +1,4 @@
-"""One HTML file that holds all it shows: the content as JSON, with the style and the scripts of the folder beside.
+"""One HTML file that holds all it shows: the content as JSON, with the style and the scripts of `assets`.
 
 Nothing is loaded from elsewhere, and nothing may be: the page carries a Content-Security-Policy that lets in its own
 style and scripts by their digests, pictures from inside the file, and nothing else. Text from data never becomes
@@ -16,7 +16,7 @@ from typing import Any
 
 from kinfold.files.atomic import write_text
 
-PARTS = Path(__file__).with_suffix("")
+PARTS = Path(__file__).parent / "assets"
 # in this order: each may use what stands in those before
 SCRIPTS = (
     *("elements", "series", "axes", "chart", "scatter", "pictures", "tables", "results"),

@@ -13,14 +13,14 @@ from kinfold.data.items import Array
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
-from kinfold.report.library import Library
-from kinfold.report.measured_space import measured_space
-from kinfold.report.packing import number, packed
-from kinfold.report.places import item_text, without_places
-from kinfold.report.plane import has_tsne
-from kinfold.report.results import compared_metric, scores
-from kinfold.report.subjects import Repetition, ReportInputs, Subject
-from kinfold.report.thumbnails import Thumbnails
+from kinfold.report.content.datasets import Library
+from kinfold.report.content.inputs import Repetition, ReportInputs, Subject
+from kinfold.report.content.json_values import number, packed
+from kinfold.report.content.map_layout import has_tsne
+from kinfold.report.content.path_redaction import item_text, without_places
+from kinfold.report.content.result_tables import compared_metric, scores
+from kinfold.report.content.space_measurements import measured_space
+from kinfold.report.content.thumbnails import Thumbnails
 from kinfold.training import Run
 from kinfold.training.run import weight_files
 from kinfold.training.selection import is_better

@@ -7,8 +7,8 @@ import numpy as np
 
 from kinfold.data.image_reading import flatten, open_image
 from kinfold.data.items import Array
-from kinfold.report.drawing import Look, new_figure, numbers, plain
-from kinfold.report.packing import unpacked
+from kinfold.report.content.json_values import unpacked
+from kinfold.report.figures.charts import Look, new_figure, numbers, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

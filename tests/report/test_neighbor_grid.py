@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from kinfold.report import grid
-from kinfold.report.grid import RIGHT, SIDE, WRONG, Tile, draw_grid, readable, shorten_label
+from kinfold.report import neighbor_grid as grid
+from kinfold.report.neighbor_grid import RIGHT, SIDE, WRONG, Tile, draw_grid, readable, shorten_label
 
 
 def picture(size=(40, 30), colour=(10, 200, 10)):

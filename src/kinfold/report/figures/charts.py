@@ -14,7 +14,7 @@ import numpy as np
 
 from kinfold.data.items import Array
 from kinfold.optional import import_optional
-from kinfold.report.grid import readable, shorten_label
+from kinfold.report.neighbor_grid import readable, shorten_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

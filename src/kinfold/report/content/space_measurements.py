@@ -10,9 +10,9 @@ from torch import Tensor
 from kinfold import metrics
 from kinfold.data import Dataset
 from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
-from kinfold.report.packing import number, numbers
-from kinfold.report.pair_curves import Pool, histogram, pair_curves
-from kinfold.report.plane import compute_tsne, has_tsne, sample_items
+from kinfold.report.content.json_values import number, numbers
+from kinfold.report.content.map_layout import compute_tsne, has_tsne, sample_items
+from kinfold.report.content.pair_curves import Pool, histogram, pair_curves
 
 NEIGHBOURS = 10
 QUERIES = 8  # best, and as many worst

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from kinfold.experiments.tables import AS_THEY_ARE
-from kinfold.report.packing import numbers
-from kinfold.report.subjects import ReportInputs, Subject
+from kinfold.report.content.inputs import ReportInputs, Subject
+from kinfold.report.content.json_values import numbers
 
 POINTS = 300  # of one line
 FAR_APART = 5.0  # times that one loss is larger than another, from which on a linear axis would flatten the smaller one

@@ -8,7 +8,7 @@ from typing import Any
 from kinfold.files.documents import read_result
 from kinfold.files.paths import check_path
 from kinfold.papers.reading import COLUMN_GROUPS, measured
-from kinfold.report.places import without_places
+from kinfold.report.content.path_redaction import without_places
 
 FILE = "published.json"  # that `kinfold reproduce` leaves in the folder
 

@@ -21,8 +21,8 @@ from kinfold.experiments.tables import (
     render,
 )
 from kinfold.files.atomic import write_atomic, write_text
-from kinfold.report.drawing import Look, image, lines, new_figure, plain, style
-from kinfold.report.space_figures import Tiles, confused_figure, histogram_figure, map_figure, queries_figure
+from kinfold.report.figures.charts import Look, image, lines, new_figure, plain, style
+from kinfold.report.figures.space_figures import Tiles, confused_figure, histogram_figure, map_figure, queries_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,7 @@ from kinfold.data.image_reading import BACKGROUND, ImageError
 from kinfold.data.items import Array
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_parts
-from kinfold.report.places import inside
+from kinfold.report.content.path_redaction import inside
 
 TILE = 48
 COLUMNS = 64

@@ -13,10 +13,10 @@ from kinfold.files.checksums import digest_files
 from kinfold.files.state import read_state
 from kinfold.losses import Loss, Mined
 from kinfold.pairs import normalize
-from kinfold.report.library import Library
-from kinfold.report.packing import number, numbers
-from kinfold.report.places import without_places
-from kinfold.report.subjects import ReportInputs, Subject
+from kinfold.report.content.datasets import Library
+from kinfold.report.content.inputs import ReportInputs, Subject
+from kinfold.report.content.json_values import number, numbers
+from kinfold.report.content.path_redaction import without_places
 from kinfold.training import Run, parts
 from kinfold.training.run import weight_files
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from kinfold.experiments.statistics import compare_methods
 from kinfold.experiments.tables import AS_THEY_ARE, Entry, assemble_rows, describe_caution
-from kinfold.report.places import configuration_text, shown_folder, without_places
-from kinfold.report.published_values import published_values
-from kinfold.report.references import references
-from kinfold.report.subjects import Repetition, ReportInputs, Subject
+from kinfold.report.content.inputs import Repetition, ReportInputs, Subject
+from kinfold.report.content.path_redaction import configuration_text, shown_folder, without_places
+from kinfold.report.content.published_values import published_values
+from kinfold.report.content.reference_scores import references
 from kinfold.training.config.parsing import read_tables
 from kinfold.training.selection import is_better
 
