@@ -1,10 +1,10 @@
 """The process group of torch.distributed: which process this is, and what the processes exchange.
 
-A loss sees the global batch with the exact gradient. Every process computes the same loss of the same gathered rows. The
-gradient of a process' own rows is then the sum over the processes. The mean over processes of the parameters' gradients,
-as data-parallel training takes it, is the gradient of one process with the whole batch: for the network, of which every
-process saw a part, and for proxies, of which every process saw everything. (Putting one's own rows, with their graph,
-into a plain gather gives the network 1/world size of its gradient.)
+A loss sees the global batch with the exact gradient. Every process computes the same loss of the same gathered rows.
+The gradient of a process' own rows is then the sum over the processes. The mean over processes of the parameters'
+gradients, as data-parallel training takes it, is the gradient of one process with the whole batch: for the network,
+of which every process saw a part, and for proxies, of which every process saw everything. (Putting one's own rows,
+with their graph, into a plain gather gives the network 1/world size of its gradient.)
 """
 
 import importlib

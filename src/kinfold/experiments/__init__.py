@@ -1,7 +1,7 @@
 """Comparisons that anyone can repeat: methods x data sets x folds x seeds, and what can be concluded from them.
 
-suite (what is compared) -> schedule (searches, then repeats) -> workers (processes, or a Ray cluster) -> run folders and
-records, and after the last decision the held-out test classes -> results, with paired tests.
+suite (what is compared) -> schedule (searches, then repeats) -> workers (processes, or a Ray cluster) -> run folders
+and records, and after the last decision the held-out test classes -> results, with paired tests.
 """
 
 from kinfold.experiments.bench import Interrupted, State, run_bench

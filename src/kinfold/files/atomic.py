@@ -105,5 +105,5 @@ def write_text(path: Path, text: str, within: Path | None = None) -> None:
 
 
 def write_json(path: Path, value: Any, within: Path | None = None) -> None:
-    """Write a JSON file, whole or not at all; see `write_whole`. Results have `kinfold.files.documents.write_result`."""
+    """Write a JSON file, whole or not at all; results have `kinfold.files.documents.write_result`."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", within)

@@ -41,7 +41,8 @@ class HeldOutTest:
         """For the last look, when training is over and the weights are selected."""
         if not trainer.over:
             raise RuntimeError(
-                f"the test classes stay sealed until training is over; it is at step {trainer.step_number} of {trainer.steps}"
+                f"the test classes stay sealed until training is over; it is at step {trainer.step_number} "
+                f"of {trainer.steps}"
             )
         return self._dataset
 

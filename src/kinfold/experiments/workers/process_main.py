@@ -1,6 +1,7 @@
 """A process that makes cells of a bench one after the other: tasks come in as lines of JSON, outcomes go out so.
 
-Run by kinfold.experiments.workers.processes as `python -m kinfold.experiments.workers.process_main`; it ends with the process that started it.
+Run by kinfold.experiments.workers.processes as `python -m kinfold.experiments.workers.process_main`; it ends with
+the process that started it.
 """
 
 import json
