@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import kinfold
 from kinfold import recipes
 from kinfold.data import Batches, Dataset, Rows, create_dataset
-from kinfold.data.normalize import SMALL_GREY
+from kinfold.data.normalize import SMALL_GRAY
 from kinfold.training import Step, Trainer, configure, parts
 from kinfold.training.config.parsing import apply_changes, read_tables
 from kinfold.training.optimizers import build_optimizer
@@ -58,7 +58,7 @@ def problems(steps: int) -> list[Problem]:
     glyphs = kinfold.data.load("glyphs").subset("train")
     return [
         Problem(
-            "conv4, 128 glyphs, multi-similarity", read_tables(recipes.find_recipe("glyphs")), glyphs, SMALL_GREY, steps
+            "conv4, 128 glyphs, multi-similarity", read_tables(recipes.find_recipe("glyphs")), glyphs, SMALL_GRAY, steps
         ),
         Problem(
             "linear head 1280 to 512, 80 rows, margin with distance-weighted mining",

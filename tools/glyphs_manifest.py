@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fontTools.ttLib import TTFont
 
-from kinfold.data.glyphs import MANIFEST, SIZE, draw, open_glyphs
+from kinfold.data.glyphs import MANIFEST, SIZE, draw_character, open_font
 
 FACES = [
     *(f"DejaVuSans{style}.ttf" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -39,14 +39,16 @@ def main() -> None:
     faces = [{"file": name, "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest()} for name in FACES]
     pictures: dict[int, dict[int, bytes]] = defaultdict(dict)  # code -> face -> picture
     for face, name in enumerate(FACES):
-        font = open_glyphs(folder / name)
-        blank = {draw(font, code).tobytes() for code in (0x20, 0x10FFFD)}  # nothing, and the box for what is missing
+        font = open_font(folder / name)
+        blank = {
+            draw_character(font, code).tobytes() for code in (0x20, 0x10FFFD)
+        }  # nothing, and the box for what is missing
         for code in sorted(TTFont(folder / name).getBestCmap()):
             if code > MOST or unicodedata.category(chr(code)) not in KINDS:
                 continue
             if name.startswith("cm") and (code not in ALPHABET or (name == LETTERS_ONLY and chr(code).isdigit())):
                 continue
-            picture = draw(font, code).tobytes()
+            picture = draw_character(font, code).tobytes()
             if picture not in blank:
                 pictures[code][face] = picture
     classes = _classes(_merged(pictures), pictures)

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from kinfold.cli.export import in_words
-from kinfold.data.presets import PIPELINES
+from kinfold.data.pipelines import PIPELINES
 from kinfold.data.transforms import Compose
 from kinfold.models.export import DeployedModel
 from kinfold.training import Run, train

@@ -76,7 +76,7 @@ def test_wrong_parts_are_refused():
 
 @pytest.fixture
 def registered(monkeypatch):
-    known = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.folder:folder"}
+    known = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.image_folder:folder"}
     monkeypatch.setitem(registry._TARGETS, "datasets", known)
 
 

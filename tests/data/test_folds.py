@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinfold.data import Rows, create_dataset
-from kinfold.data.folds import FOLDS, assign_fold, hold_out_classes, make_folds
+from kinfold.data.folds import FOLDS, assign_fold, count_folds, hold_out_classes
 from kinfold.training import parts
 from kinfold.training.config.settings import DataConfig
 
@@ -149,14 +149,14 @@ def test_withheld_test_items_are_not_there_and_change_nothing_else(fold):
 
 
 def test_wrong_requests_are_told():
-    assert {name: make_folds(name) for name in FOLDS} == {
+    assert {name: count_folds(name) for name in FOLDS} == {
         "given": 1,
         "classic": 1,
         "query-gallery": 1,
         "reality-check": 4,
     }
     with pytest.raises(ValueError, match=r"unknown protocol 'reality-chek' .did you mean 'reality-check'\?"):
-        make_folds("reality-chek")
+        count_folds("reality-chek")
     for fold in (-1, 4):
         with pytest.raises(ValueError, match=f"the folds of reality-check are 0 to 3, got {fold}"):
             assign_fold(numbered(16), "reality-check", fold)

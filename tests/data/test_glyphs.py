@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.data.glyphs import MANIFEST, SIZE, draw, glyphs, open_glyphs
+from kinfold.data.glyphs import MANIFEST, SIZE, draw_character, glyphs, open_font
 
 matplotlib = pytest.importorskip("matplotlib", reason="glyphs are drawn from matplotlib's fonts")
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -78,8 +78,8 @@ def test_a_letter_is_drawn_as_one(data):
 
 
 def test_it_is_drawn_the_same_twice(data):
-    again = draw(open_glyphs(FONTS / "DejaVuSans.ttf"), ord("k"))
-    first = draw(open_glyphs(FONTS / "DejaVuSans.ttf"), ord("k"))
+    again = draw_character(open_font(FONTS / "DejaVuSans.ttf"), ord("k"))
+    first = draw_character(open_font(FONTS / "DejaVuSans.ttf"), ord("k"))
     assert np.array_equal(again, first)
     assert torch.equal(glyphs().labels, data.labels)
 

@@ -8,10 +8,10 @@ from kinfold.data import (
     Batches,
     ImageError,
     ImageFiles,
-    broken_images,
     cache_images,
     create_dataset,
     decode,
+    find_broken_images,
     keep_readable,
 )
 
@@ -40,7 +40,7 @@ def test_a_broken_image_is_named_with_its_row_and_what_is_wrong(damaged, index):
 
 
 def test_broken_images_are_found_before_a_run(damaged):
-    assert list(broken_images(damaged)) == list(BROKEN)
+    assert list(find_broken_images(damaged)) == list(BROKEN)
     kept, broken = keep_readable(damaged, errors="skip")
     assert (len(kept), list(broken)) == (2, list(BROKEN))
     assert kept.labels.tolist() == [0, 1]

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from kinfold.data import Batches, ImageError, Warp
-from kinfold.data.features import features
+from kinfold.data.feature_file import features
 from kinfold.data.fingerprint import compute_fingerprint
-from kinfold.data.folder import folder
+from kinfold.data.image_folder import folder
+from kinfold.data.image_table import table
 from kinfold.data.images import decode
-from kinfold.data.table import table
 
 from .trees import picture, words
 

@@ -9,9 +9,9 @@ import torch
 
 from kinfold.data import Batches, create_pipeline, decode, unpack
 from kinfold.data.cub import cub
-from kinfold.data.features import features
+from kinfold.data.feature_file import features
+from kinfold.data.image_table import table
 from kinfold.data.omniglot import omniglot
-from kinfold.data.table import table
 
 
 def real(name: str) -> Path:

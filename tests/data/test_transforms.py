@@ -21,7 +21,7 @@ from kinfold.data import (
     create_pipeline,
 )
 from kinfold.data.normalize import STUDY_BN_INCEPTION
-from kinfold.data.presets import PIPELINES
+from kinfold.data.pipelines import PIPELINES
 from kinfold.seeding import derive_generator
 
 

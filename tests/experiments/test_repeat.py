@@ -10,7 +10,7 @@ import torch
 from kinfold import metrics
 from kinfold.distributed import World
 from kinfold.experiments.repeat import Repeat, open_run
-from kinfold.models.concatenated import Concatenated
+from kinfold.models.concatenated import ConcatenatedEmbedder
 from kinfold.training import Run, configure, parts, train
 from kinfold.training.builder import HeldOutTest, RunBuilder
 from kinfold.training.config.parsing import merge_tables
@@ -81,7 +81,7 @@ def test_concatenated_compares_by_the_cosine_averaged_over_the_folds(repeat):
 
 def test_the_model_is_all_folds_side_by_side(repeat):
     model = repeat.model()
-    assert isinstance(model, Concatenated)
+    assert isinstance(model, ConcatenatedEmbedder)
     assert not model.training
     with torch.no_grad():
         rows = model(torch.from_numpy(repeat.data("test").items.array()))

@@ -17,7 +17,7 @@ def shares(ranks):
     worst = {}
     rank = dist.get_rank()
     for name, network in networks().items():
-        alone, together = network, models.rank_batch_norm(networks()[name])
+        alone, together = network, models.synchronize_batch_norm(networks()[name])
         for step in range(STEPS):
             images, weights = problem(step)
             own = torch.tensor(sizes(ranks, step)[:rank]).sum().int().item()
@@ -45,7 +45,7 @@ def shares(ranks):
 
 def refusals(ranks):
     """One value per channel over all ranks cannot be normalised, and every rank says so."""
-    layer = models.rank_batch_norm(nn.BatchNorm1d(3))
+    layer = models.synchronize_batch_norm(nn.BatchNorm1d(3))
     try:
         layer(torch.ones(1 if dist.get_rank() == 0 else 0, 3))
     except ValueError as problem:
@@ -54,7 +54,7 @@ def refusals(ranks):
 
 
 def half_precision(ranks):
-    layer = models.rank_batch_norm(nn.BatchNorm1d(2))
+    layer = models.synchronize_batch_norm(nn.BatchNorm1d(2))
     found = layer(torch.tensor([[float(dist.get_rank()), 1000.0]], dtype=torch.bfloat16))
     return [str(found.dtype), found.isfinite().all().item(), layer.running_mean.tolist()]
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from kinfold.models.relational import Relational
+from kinfold.models.relational import RelationalHead
 
 CHUNK, FULL = "chunk", "full"
 
@@ -19,7 +19,7 @@ def values(*shape, seed=0):
 
 def head(width=12, dim=6, branches=3, branch_input=CHUNK, seed=1, **options):
     """In the middle of training: no weight or bias is where it started; scores of about half of the edges are zero."""
-    made = Relational(width, dim, branches, branch_input, **options).double()
+    made = RelationalHead(width, dim, branches, branch_input, **options).double()
     g = source(seed)
     with torch.no_grad():
         for parameter in made.parameters():

@@ -47,7 +47,7 @@ def test_known_numbers_of_parameters():
 
 
 def test_keys_and_shapes_of_the_published_resnet50():
-    manifest = models.manifest(models.create("resnet50").backbone)
+    manifest = models.list_weight_shapes(models.create("resnet50").backbone)
     assert len(manifest) == 265  # 53 convolutions, 53 batch norms of four entries
     assert manifest["conv1.weight"] == (64, 3, 7, 7)
     assert manifest["bn1.running_var"] == (64,)
@@ -60,7 +60,7 @@ def test_keys_and_shapes_of_the_published_resnet50():
 
 
 def test_keys_and_shapes_of_the_published_bn_inception():
-    manifest = models.manifest(models.create("bn-inception").backbone)
+    manifest = models.list_weight_shapes(models.create("bn-inception").backbone)
     assert len(manifest) == 69 * 6  # convolutions with a bias, batch norms of four entries
     assert manifest["conv1_7x7_s2.weight"] == (64, 3, 7, 7)
     assert manifest["conv1_7x7_s2.bias"] == (64,)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kinfold import models
-from kinfold.models.batch_norm import batch_norms
+from kinfold.models.batch_norm import list_batch_norms
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -13,14 +13,14 @@ def network(batch_norm, name="conv4"):
     options = {"width": 16} if name == "conv4" else None
     embedder = models.create(name, 4, "mlp", batch_norm=batch_norm, backbone_options=options)
     generator = torch.Generator().manual_seed(1)
-    for layer in batch_norms(embedder.backbone):  # as if trained: otherwise statistics of 0 and 1 hide mistakes
+    for layer in list_batch_norms(embedder.backbone):  # as if trained: otherwise statistics of 0 and 1 hide mistakes
         layer.running_mean.normal_(generator=generator)
         layer.running_var.uniform_(0.5, 2.0, generator=generator)
     return embedder
 
 
 def statistics(embedder):
-    return [getattr(layer, name).clone() for layer in batch_norms(embedder.backbone) for name in STATISTICS]
+    return [getattr(layer, name).clone() for layer in list_batch_norms(embedder.backbone) for name in STATISTICS]
 
 
 def step(embedder, images):
@@ -42,7 +42,7 @@ def test_trained_batch_norm_moves_its_statistics():
     before = statistics(embedder)
     step(embedder, images())
     assert not any(torch.equal(a, b) for a, b in zip(before, statistics(embedder), strict=True))
-    assert all(layer.training for layer in batch_norms(embedder))
+    assert all(layer.training for layer in list_batch_norms(embedder))
 
 
 @pytest.mark.parametrize("name", ["conv4", "resnet50", "bn-inception"])
@@ -51,7 +51,7 @@ def test_frozen_statistics_stay_and_are_what_normalises(sense, name):
     embedder = network(sense, name).double()
     batch = (images() if name == "conv4" else images(2, 3, 64)).double()
     before = statistics(embedder)
-    assert not any(layer.training for layer in batch_norms(embedder.backbone))  # from the start
+    assert not any(layer.training for layer in list_batch_norms(embedder.backbone))  # from the start
     for _ in range(2):
         step(embedder, batch)
     assert equal(before, statistics(embedder))
@@ -65,7 +65,7 @@ def test_frozen_statistics_stay_and_are_what_normalises(sense, name):
 def test_scale_and_shift_learn_unless_they_are_frozen_too(sense, learns):
     embedder = network(sense)
     step(embedder, images())
-    norms = batch_norms(embedder.backbone)
+    norms = list_batch_norms(embedder.backbone)
     assert len(norms) == 4
     for layer in norms:
         for parameter in (layer.weight, layer.bias):
@@ -79,7 +79,7 @@ def test_frozen_layers_stay_frozen_after_any_switch_of_mode():
         embedder = network(sense)
         for switch in (embedder.train, embedder.eval, embedder.train, torch.nn.Sequential(embedder).train):
             switch()
-            assert not any(layer.training for layer in batch_norms(embedder.backbone))
+            assert not any(layer.training for layer in list_batch_norms(embedder.backbone))
         assert embedder.training
         assert embedder.backbone.training  # the rest of it does learn
         assert embedder.backbone.block1[0].training
@@ -94,8 +94,8 @@ def test_the_batch_norm_of_a_head_learns_whatever_the_backbone_does():
 
 
 def test_freezing_survives_the_change_to_the_batch_norm_of_all_ranks():
-    embedder = models.rank_batch_norm(network("frozen"))
+    embedder = models.synchronize_batch_norm(network("frozen"))
     before = statistics(embedder)
     step(embedder, images())
     assert equal(before, statistics(embedder))
-    assert not any(layer.training or layer.weight.requires_grad for layer in batch_norms(embedder.backbone))
+    assert not any(layer.training or layer.weight.requires_grad for layer in list_batch_norms(embedder.backbone))

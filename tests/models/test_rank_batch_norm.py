@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from kinfold import models
-from kinfold.models.rank_batch_norm import RankBatchNorm
+from kinfold.models.distributed_batch_norm import DistributedBatchNorm
 from tests import torchrun
 from tests.models.problems import STEPS, gradients, networks, problem, run
 
@@ -38,7 +38,7 @@ def test_ranks_give_what_one_process_gives(ranks, tmp_path):
 
 @pytest.mark.parametrize("name", networks())
 def test_one_process_alone_gets_what_torch_gives_to_the_last_bit(name):
-    plain, ours = networks()[name], models.rank_batch_norm(networks()[name])
+    plain, ours = networks()[name], models.synchronize_batch_norm(networks()[name])
     for step in range(STEPS):
         images, weights = problem(step)
         for one, other in zip(run(plain, images, weights), run(ours, images, weights), strict=True):
@@ -53,22 +53,22 @@ def test_parameters_keys_and_modes_stay_the_very_same():
     model = models.create("conv4", head="mlp", head_options={"batch_norm": True}, batch_norm="frozen")
     before = dict(model.named_parameters())
     keys, modes = [*model.state_dict()], [layer.training for layer in model.modules()]
-    assert models.rank_batch_norm(model) is model
+    assert models.synchronize_batch_norm(model) is model
     assert [*model.state_dict()] == keys
     assert [layer.training for layer in model.modules()] == modes
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
-    replaced = [layer for layer in model.modules() if isinstance(layer, RankBatchNorm)]
+    replaced = [layer for layer in model.modules() if isinstance(layer, DistributedBatchNorm)]
     assert len(replaced) == 5
     assert not any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in model.modules())
-    models.rank_batch_norm(model)  # twice is once
-    assert [layer for layer in model.modules() if isinstance(layer, RankBatchNorm)] == replaced
+    models.synchronize_batch_norm(model)  # twice is once
+    assert [layer for layer in model.modules() if isinstance(layer, DistributedBatchNorm)] == replaced
 
 
 def test_a_layer_without_a_bias_and_a_layer_by_itself():
     layer = nn.BatchNorm2d(3)
     layer.register_parameter("bias", None)
-    assert isinstance(models.rank_batch_norm(layer), RankBatchNorm)
-    assert [*models.rank_batch_norm(layer).state_dict()] == [*layer.state_dict()]
+    assert isinstance(models.synchronize_batch_norm(layer), DistributedBatchNorm)
+    assert [*models.synchronize_batch_norm(layer).state_dict()] == [*layer.state_dict()]
 
 
 class WithActivation(nn.BatchNorm2d):
@@ -80,4 +80,4 @@ class WithActivation(nn.BatchNorm2d):
 
 def test_a_layer_that_does_more_than_batch_norm_is_refused():
     with pytest.raises(ValueError, match="WithActivation does more than batch norm"):
-        models.rank_batch_norm(nn.Sequential(WithActivation(3)))
+        models.synchronize_batch_norm(nn.Sequential(WithActivation(3)))

@@ -9,9 +9,9 @@ from torch import nn
 
 import kinfold
 from kinfold import models
-from kinfold.models.ensemble import Maps
+from kinfold.models.ensemble import ParallelLinear
 from kinfold.models.export import DeployedModel, export
-from kinfold.models.relational import Relational
+from kinfold.models.relational import RelationalHead
 from tests.models.relational import CHUNK, FULL, by_loops, head, source, values
 
 
@@ -25,7 +25,7 @@ def test_the_forward_pass_is_that_of_the_equations(width, dim, branches, branch_
     torch.testing.assert_close(output.embeddings, expected["z"])
     torch.testing.assert_close(output.parts, expected["v"])
     torch.testing.assert_close(output.errors, expected["e"])
-    torch.testing.assert_close(made.shares(made.seen(features)), expected["r"])
+    torch.testing.assert_close(made.compute_edge_weights(made.seen(features)), expected["r"])
     # the example would show nothing if no score, or every score, were cut off
     assert branches == 1 or 0 < float((expected["r"] == 0).double().mean()) < 1
     term = made.terms(output)["reconstruction"]
@@ -38,7 +38,7 @@ def test_the_forward_pass_is_that_of_the_equations(width, dim, branches, branch_
 def test_branches_of_full_input_may_be_any_number_that_shares_the_dimension():
     """A width that nothing divides is no matter where all branches read all of it."""
     for branches in (1, 2, 3, 4, 6, 12):
-        output = Relational(width=11, dim=12, branches=branches, branch_input=FULL)(torch.randn(4, 11))
+        output = RelationalHead(width=11, dim=12, branches=branches, branch_input=FULL)(torch.randn(4, 11))
         assert output.parts.shape == (4, branches, 12 // branches)
         assert output.errors.shape == (4, branches)
         assert output.embeddings.shape == (4, 12)
@@ -55,7 +55,7 @@ def test_the_embedding_starts_as_the_nodes_side_by_side(branch_input):
 
 
 def test_weights_start_with_the_variance_of_fan_out_and_without_bias():
-    made = Relational(width=2000, dim=400, branches=2)
+    made = RelationalHead(width=2000, dim=400, branches=2)
     for part, size in ((made.nodes, 200), (made.decoders, 1000), (made.sources, 200), (made.targets, 200)):
         for matrix in part.weight:
             assert float(matrix.detach().std()) == pytest.approx(math.sqrt(2 / size), rel=0.02)
@@ -132,7 +132,7 @@ def test_an_exported_file_gives_the_same_embeddings(name, kind, tmp_path):
 
 
 def test_maps_are_linear_layers_side_by_side():
-    maps = Maps(3, 4, 2).double()
+    maps = ParallelLinear(3, 4, 2).double()
     with torch.no_grad():
         maps.bias.copy_(values(3, 2))
     own, common = values(5, 3, 4), values(5, 1, 4)

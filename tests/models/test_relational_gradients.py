@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from kinfold.models.ensemble import unit
-from kinfold.models.relational import Relational
+from kinfold.models.ensemble import normalize_parts
+from kinfold.models.relational import RelationalHead
 from tests.models.relational import CHUNK, FULL, by_loops, head, values
 
 # -- one test per edge of the picture -----------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_a_loss_of_the_embedding_does_not_reach_the_trunk_through_the_scores(mad
     shares = by_loops(made, features.detach())["r"]  # plain numbers
     made.zero_grad()
     features.grad = None
-    nodes = unit(made.nodes(made.seen(features)))
+    nodes = normalize_parts(made.nodes(made.seen(features)))
     heard = torch.stack([sum(shares[:, i, j, None] * nodes[:, i] for i in range(3)) for j in range(3)], dim=1)
     weighted(made.relation(torch.cat([nodes, heard], dim=2)).flatten(1)).backward()
     torch.testing.assert_close(found, features.grad)
@@ -129,7 +129,7 @@ def test_an_edge_without_a_score_passes_nothing_to_sources_and_targets(made, fea
 
 def test_at_the_start_scores_wait_until_the_relation_has_moved(features):
     """T = [1, 0] takes no notice of what the others say, but learns to."""
-    fresh = Relational(12, 6, 3).double()
+    fresh = RelationalHead(12, 6, 3).double()
     reached(fresh, weighted(fresh(features).embeddings), features)
     assert fresh.relation.weight.grad[:, 2:].any()
     assert not fresh.sources.weight.grad.any()
@@ -163,7 +163,7 @@ ODD = {
 @pytest.mark.parametrize("fresh", [True, False])
 def test_odd_inputs_give_finite_values_and_gradients(case, bias, fresh, made):
     if fresh:
-        made = Relational(12, 6, 3, made.branch_input).double()
+        made = RelationalHead(12, 6, 3, made.branch_input).double()
     with torch.no_grad():
         made.score.bias.fill_(bias)
     leaf = ODD[case].clone().requires_grad_()
@@ -177,7 +177,7 @@ def test_odd_inputs_give_finite_values_and_gradients(case, bias, fresh, made):
 
 def test_features_that_are_all_zero_do_not_give_a_gradient_of_astronomic_size():
     """As behind a ReLU, at the start where biases are zero."""
-    fresh = Relational(12, 6, 3)
+    fresh = RelationalHead(12, 6, 3)
     leaf = torch.zeros(2, 12, requires_grad=True)
     (fresh(leaf).embeddings * 2).sum().backward()
     assert leaf.grad.abs().max() < 1

@@ -9,7 +9,7 @@ import torch
 from safetensors import torch as safetensors
 
 from kinfold import models
-from kinfold.models.weights import read_weights
+from kinfold.models.weight_files import read_weights
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_the_file_of_another_network_is_refused(published, tmp_path):
 
 
 def test_the_manifest_lists_keys_and_shapes_without_counters():
-    manifest = models.manifest(models.create("conv4", backbone_options={"width": 64}).backbone)
+    manifest = models.list_weight_shapes(models.create("conv4", backbone_options={"width": 64}).backbone)
     assert manifest["block1.0.weight"] == (8, 1, 3, 3)
     assert manifest["block4.1.running_var"] == (64,)
     assert len(manifest) == 4 * 5

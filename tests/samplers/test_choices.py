@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kinfold.samplers.class_turns import ClassTurns
 from kinfold.samplers.ddm import distribution_distances
 from kinfold.samplers.frd import frechet_distances
-from kinfold.samplers.gc import centres
-from kinfold.samplers.pool import draw_pool, draw_pool_as_in_the_study
-from kinfold.samplers.turns import Turns
+from kinfold.samplers.gc import select_centers
+from kinfold.samplers.pool import draw_pool, draw_study_pool
 from kinfold.seeding import derive_batch_generator as batch_generator
 from tests.problems import generator
 from tests.samplers.problems import embeddings_of, epoch_of, labels_of, make
@@ -53,8 +53,8 @@ def naive_centres(points, count, first, kinds=None, due=None):
 
 def drawn_again(sampler, epoch):
     """The pools and candidates of an epoch, each with the batch that the sampler took."""
-    turns = Turns(len(sampler.classes))
-    table = sampler.bank.rows()
+    turns = ClassTurns(len(sampler.classes))
+    table = sampler.bank.read_all()
     for number, batch in enumerate(epoch_of(sampler, epoch)):
         pool, candidates = sampler.matching.draw(
             sampler.classes, turns.due, batch_generator(sampler.seed, epoch, number)
@@ -62,7 +62,7 @@ def drawn_again(sampler, epoch):
         listed = pool.items[candidates].tolist()
         assert batch in listed
         chosen = candidates[listed.index(batch)]
-        turns.taken(pool.class_of[chosen])
+        turns.mark_used(pool.class_of[chosen])
         yield table[pool.items].numpy(), candidates.numpy(), listed.index(batch)
 
 
@@ -137,7 +137,7 @@ def test_moments_add_the_published_terms():
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_centres_are_those_of_a_naive_greedy(seed, count):
     points = embeddings_of(12, 2, seed)
-    found = centres(points, count, generator(seed)).tolist()
+    found = select_centers(points, count, generator(seed)).tolist()
     assert found == naive_centres(points.numpy(), count, found[0])
 
 
@@ -146,29 +146,29 @@ def test_centres_are_those_of_a_naive_greedy(seed, count):
 @given(st.integers(0, 10**6), st.integers(0, 3))
 def test_gc_takes_the_centres_of_a_naive_greedy_and_mates_of_their_class(replacement, seed, epoch):
     sampler = make("gc", LABELS, batch_size=10, per_class=2, pool=14, seed=seed, replacement=replacement)
-    turns, study = Turns(8), replacement == "study"
+    turns, study = ClassTurns(8), replacement == "study"
     for number, batch in enumerate(epoch_of(sampler, epoch)):
         source = batch_generator(seed, epoch, number)
         if study:
-            pool = draw_pool_as_in_the_study(sampler.classes, 14, 1, source)
+            pool = draw_study_pool(sampler.classes, 14, 1, source)
         else:
             pool = draw_pool(sampler.classes, 14, 1, turns.due, source)
         items, kinds = pool.items.tolist(), pool.class_of.tolist()
-        points = sampler.bank.rows()[pool.items].numpy()
+        points = sampler.bank.read_all()[pool.items].numpy()
         extra = {} if study else {"kinds": kinds, "due": turns.due[pool.class_of].tolist()}
         first = [row for row, item in enumerate(items) if item == batch[0]]
         expected = [[items[row] for row in naive_centres(points, 5, start, **extra)] for start in first]
         assert batch[::2] in expected
         assert LABELS[batch[::2]].tolist() == LABELS[batch[1::2]].tolist()
-        turns.taken(torch.tensor([kinds[items.index(item)] for item in batch[::2]]))
+        turns.mark_used(torch.tensor([kinds[items.index(item)] for item in batch[::2]]))
 
 
 def test_the_first_centre_is_random_and_softened_ones_are_among_the_farthest():
     line = torch.arange(10, dtype=torch.float64)[:, None]
     source = generator(0)
-    assert {int(centres(line, 1, source)[0]) for _ in range(200)} == set(range(10))
+    assert {int(select_centers(line, 1, source)[0]) for _ in range(200)} == set(range(10))
     due = torch.arange(10) == 0
-    seen = {int(centres(line, 2, source, due=due, share=3)[1]) for _ in range(100)}
+    seen = {int(select_centers(line, 2, source, due=due, share=3)[1]) for _ in range(100)}
     assert seen == {7, 8, 9}
     sampler = make("gc", LABELS, batch_size=10, per_class=2, pool=20, soften=0.2)
     assert all(len(set(batch)) >= 9 for batch in epoch_of(sampler))

@@ -363,7 +363,7 @@ def test_the_last_embedding_of_a_repeated_item_counts_and_no_graph_is_kept(name)
     sampler = make(name, LABELS, **OPTIONS)
     rows = torch.arange(6.0, requires_grad=True).view(2, 3)
     sampler.update(torch.tensor([4, 4]), rows)
-    kept = sampler.bank.rows()
+    kept = sampler.bank.read_all()
     assert kept[4].tolist() == [3.0, 4.0, 5.0]
     assert not kept.requires_grad
     sampler.update(torch.tensor([], dtype=torch.int64), torch.zeros(0, 3))
@@ -374,7 +374,7 @@ def test_the_last_embedding_of_a_repeated_item_counts_and_no_graph_is_kept(name)
 def test_half_precision_embeddings_are_kept_in_float32(name, dtype):
     sampler = bare(name)
     sampler.update(torch.arange(len(LABELS)), embeddings_of(len(LABELS)).to(dtype))
-    assert sampler.bank.rows().dtype == torch.float32
+    assert sampler.bank.read_all().dtype == torch.float32
     assert len(list(sampler)) == len(sampler)
 
 

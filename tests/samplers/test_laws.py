@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kinfold
-from kinfold.samplers.dealing import deal, hands, uniform
-from kinfold.samplers.turns import Turns
+from kinfold.samplers.balanced_draws import draw_distinct, draw_in_turns, draw_with_replacement
+from kinfold.samplers.class_turns import ClassTurns
 from kinfold.seeding import derive_batch_generator as batch_generator
 from tests.problems import generator
 from tests.samplers.problems import GROUPED, NAMES, epoch_of, labels_of, make
@@ -37,7 +37,7 @@ def grouped(draw):
 def test_a_deal_is_even_over_the_deck_and_within_a_visit(sizes, visits, seed):
     decks = [deck % len(sizes) for deck, _ in visits]
     counts = [count for _, count in visits]
-    cards = deal(torch.tensor(sizes), torch.tensor(decks), torch.tensor(counts), generator(seed)).tolist()
+    cards = draw_in_turns(torch.tensor(sizes), torch.tensor(decks), torch.tensor(counts), generator(seed)).tolist()
     assert len(cards) == sum(counts)
     dealt = [Counter(dict.fromkeys(range(size), 0)) for size in sizes]
     for deck, count in zip(decks, counts, strict=True):
@@ -52,7 +52,9 @@ def test_a_deal_is_even_over_the_deck_and_within_a_visit(sizes, visits, seed):
 
 def test_every_hand_of_a_deck_is_equally_likely():
     visits = 30000
-    cards = deal(torch.full((visits,), 4), torch.arange(visits), torch.full((visits,), 2), generator(3)).view(-1, 2)
+    cards = draw_in_turns(torch.full((visits,), 4), torch.arange(visits), torch.full((visits,), 2), generator(3)).view(
+        -1, 2
+    )
     hands = torch.bincount(cards[:, 0] * 4 + cards[:, 1], minlength=16).view(4, 4)
     assert hands.diagonal().sum() == 0
     off = hands[~torch.eye(4, dtype=torch.bool)]
@@ -63,7 +65,9 @@ def test_every_hand_of_a_deck_is_equally_likely():
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 6)), min_size=1, max_size=9), st.integers(0, 999))
 def test_hands_are_distinct_while_the_deck_has_cards(decks, seed):
     sizes, counts = (torch.tensor(column) for column in zip(*decks, strict=True))
-    for hand, (size, count) in zip(hands(sizes, counts, generator(seed)).split(counts.tolist()), decks, strict=True):
+    for hand, (size, count) in zip(
+        draw_distinct(sizes, counts, generator(seed)).split(counts.tolist()), decks, strict=True
+    ):
         times = torch.bincount(hand, minlength=size).tolist()
         assert len(hand) == count
         assert len(times) == size
@@ -73,7 +77,7 @@ def test_hands_are_distinct_while_the_deck_has_cards(decks, seed):
 def test_every_set_of_cards_of_a_large_deck_is_equally_likely():
     visits = 60000
     sizes, counts = torch.full((visits,), 17), torch.full((visits,), 2)
-    low, high = hands(sizes, counts, generator(1)).view(-1, 2).sort(dim=1).values.unbind(dim=1)
+    low, high = draw_distinct(sizes, counts, generator(1)).view(-1, 2).sort(dim=1).values.unbind(dim=1)
     pairs = torch.bincount(low * 17 + high, minlength=289).view(17, 17)
     assert pairs.sum() == pairs.triu(1).sum() == visits
     expected = visits / 136
@@ -82,18 +86,18 @@ def test_every_set_of_cards_of_a_large_deck_is_equally_likely():
 
 
 def test_uniform_draws_reach_every_number_equally():
-    drawn = uniform(torch.full((40000,), 5), generator(0))
+    drawn = draw_with_replacement(torch.full((40000,), 5), generator(0))
     assert (torch.bincount(drawn) / 40000).tolist() == pytest.approx([0.2] * 5, abs=0.01)
 
 
 @EASY
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 999))
 def test_turns_are_even_for_whoever_takes_the_due_first(classes, group, seed):
-    turns, counts, source = Turns(classes), torch.zeros(classes, dtype=torch.int64), generator(seed)
+    turns, counts, source = ClassTurns(classes), torch.zeros(classes, dtype=torch.int64), generator(seed)
     group = min(group, classes)
     for _ in range(12):
         taken = (torch.rand(classes, generator=source) - turns.due.float()).topk(group, largest=False).indices
-        turns.taken(taken)
+        turns.mark_used(taken)
         counts[taken] += 1
         assert even(counts.tolist())
 

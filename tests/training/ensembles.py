@@ -5,16 +5,16 @@ from torch import nn
 
 import kinfold
 from kinfold.losses import Mined
-from kinfold.models.independent import Independent
-from kinfold.models.relational import Relational
+from kinfold.models.independent import IndependentHeads
+from kinfold.models.relational import RelationalHead
 from kinfold.training.ensemble_objective import EnsembleObjective
 from tests.problems import make
 
 WIDTH, HIDDEN, DIM = 9, 12, 6
 HEADS = {
-    "relational": lambda: Relational(HIDDEN, DIM, 3, representation_weight=2.0, reconstruction_weight=0.5),
-    "full": lambda: Relational(HIDDEN, DIM, 2, "full"),
-    "independent": lambda: Independent(HIDDEN, DIM, 3, representation_weight=0.5, decorrelation_weight=3.0),
+    "relational": lambda: RelationalHead(HIDDEN, DIM, 3, representation_weight=2.0, reconstruction_weight=0.5),
+    "full": lambda: RelationalHead(HIDDEN, DIM, 2, "full"),
+    "independent": lambda: IndependentHeads(HIDDEN, DIM, 3, representation_weight=0.5, decorrelation_weight=3.0),
 }
 # what makes an ensemble of a tiny run
 RELATIONAL = {"model": {"head": "relational", "head_options": {"branches": 2, "representation_weight": 2.0}}}

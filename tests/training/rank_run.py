@@ -137,7 +137,7 @@ def mixed(ranks, sizes):
 
 def small_parts_with_batch_norm(ranks, sizes):
     """Ranks of unequal size that need unequal numbers of small parts; what they have in common is the gradient."""
-    model = kinfold.models.rank_batch_norm(
+    model = kinfold.models.synchronize_batch_norm(
         nn.Sequential(nn.Linear(9, 8), nn.BatchNorm1d(8), nn.Linear(8, DIM))
     ).double()
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 import kinfold
 from kinfold.data import Batch
 from kinfold.losses import Mined
-from kinfold.models.relational import Relational, Relations
+from kinfold.models.relational import RelationalHead, RelationalOutput
 from kinfold.training import Step, configure, parts
 from kinfold.training.config.settings import MixupConfig
 from kinfold.training.ensemble_objective import EnsembleObjective
@@ -83,7 +83,7 @@ def relations(nodes, owners):
     """An output in which item i belongs to the branch owners[i]."""
     owners = torch.tensor(owners)
     errors = torch.nn.functional.one_hot(owners, nodes.shape[1]).to(nodes) * -1.0 + 2.0
-    return Relations(nodes.flatten(1), nodes, errors)
+    return RelationalOutput(nodes.flatten(1), nodes, errors)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -97,7 +97,7 @@ def relations(nodes, owners):
     ],
 )
 def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_warn(name, owners, labels):
-    head = Relational(12, 6, 3)
+    head = RelationalHead(12, 6, 3)
     nodes = torch.randn(len(owners), 3, 2, generator=torch.Generator().manual_seed(1)).requires_grad_()
     objective = ensembles.objective(head, name)
     labels = torch.tensor(labels)
@@ -118,7 +118,7 @@ def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_war
 
 
 def test_an_objective_of_which_nothing_is_left_still_has_a_graph():
-    head = Relational(12, 6, 3, representation_weight=0.0, reconstruction_weight=0.0)
+    head = RelationalHead(12, 6, 3, representation_weight=0.0, reconstruction_weight=0.0)
     nodes = torch.randn(3, 3, 2).requires_grad_()
     objective = ensembles.objective(head, "contrastive")
     value = objective.plain(relations(nodes, [0, 1, 2]), torch.tensor([0, 0, 0]))
@@ -130,7 +130,7 @@ def test_an_objective_of_which_nothing_is_left_still_has_a_graph():
 
 def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
     """Only a part without kin says nothing."""
-    objective = ensembles.objective(Relational(12, 6, 3), "contrastive")
+    objective = ensembles.objective(RelationalHead(12, 6, 3), "contrastive")
     nodes = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(0))
     objective.plain(relations(nodes, [0, 0, 1, 2]), torch.tensor([0, 0, 1, 1]))
     assert objective.logged["loss-part-1"] > 0
@@ -139,7 +139,7 @@ def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
 
 def test_proxies_of_a_branch_rest_while_it_is_empty():
     """Also where the optimiser has momentum from when it was not, and nobody says that they were forgotten."""
-    objective = ensembles.objective(Relational(12, 6, 3), "proxy-anchor")
+    objective = ensembles.objective(RelationalHead(12, 6, 3), "proxy-anchor")
     optimizer = torch.optim.Adam(objective.parameters(), lr=0.1)
     nodes, labels = torch.randn(4, 3, 2).requires_grad_(), torch.tensor([0, 0, 1, 1])
     with warnings.catch_warnings():
@@ -197,7 +197,7 @@ def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart(
 
 
 def test_what_an_ensemble_cannot_do_is_refused():
-    head = Relational(12, 6, 3)
+    head = RelationalHead(12, 6, 3)
     with pytest.raises(ValueError, match="3 parts needs as many losses, got 2"):
         EnsembleObjective(head, make("triplet"), [make("triplet"), make("triplet")])
     with pytest.raises(ValueError, match="must be 'mean' or 'sum'"):

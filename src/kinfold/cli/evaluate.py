@@ -14,7 +14,7 @@ from kinfold.cli.runs import SPLIT_HELP
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.data.stored import Stored
+    from kinfold.data.stored_embeddings import StoredEmbeddings
     from kinfold.metrics import Evaluation
 
 DISTANCE_HELP = "cosine, dot or euclidean."
@@ -58,7 +58,7 @@ def evaluate(
     Arrays called embeddings, features, feat or x, and labels, label, classes, cls or y, are found by themselves.
     """
     from kinfold.cli.progress import reporting
-    from kinfold.data.stored import read_stored
+    from kinfold.data.stored_embeddings import read_stored_embeddings
     from kinfold.metrics import examine
     from kinfold.metrics.named import DEFAULT, uses_coarse_labels, uses_gallery
 
@@ -77,8 +77,8 @@ def evaluate(
             distance = distance or usual
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
-            queries = read_stored(embeddings, coarse_key=coarse_key, where=where, **keys)
-            others = None if gallery is None else read_stored(gallery, where=where, **keys)
+            queries = read_stored_embeddings(embeddings, coarse_key=coarse_key, where=where, **keys)
+            others = None if gallery is None else read_stored_embeddings(gallery, where=where, **keys)
             distance, about = distance or "cosine", {}
             if not where and len(queries.splits) > 1 and not as_json:
                 echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
@@ -158,13 +158,13 @@ def _remarks(found: "Evaluation") -> list[str]:
 
 def of_run(
     folder: Path, split: str | None, progress: "Callable[[str, float], None] | None"
-) -> "tuple[Stored, Stored | None, str, dict[str, object]]":
+) -> "tuple[StoredEmbeddings, StoredEmbeddings | None, str, dict[str, object]]":
     """Queries and, where the data tells them apart, gallery of a run, the distance it was trained for, and what to say
     of them."""
     import numpy as np
 
     from kinfold.cli.runs import say_unfinished, split_of
-    from kinfold.data.stored import Stored
+    from kinfold.data.stored_embeddings import StoredEmbeddings
     from kinfold.training import Run
 
     run = Run.open(folder)
@@ -178,10 +178,10 @@ def of_run(
     if dataset.coarse is not None and dataset.coarse_classes is not None:
         coarse = np.array(dataset.coarse_classes)[dataset.coarse.numpy()]
     if dataset.role is None or not (dataset.role == "query").any():
-        return Stored(found, labels, coarse), None, run.distance, about
+        return StoredEmbeddings(found, labels, coarse), None, run.distance, about
     query, gallery = (dataset.role == role for role in ("query", "gallery"))
-    queries = Stored(found[query], labels[query], None if coarse is None else coarse[query])
-    return queries, Stored(found[gallery], labels[gallery], None), run.distance, about
+    queries = StoredEmbeddings(found[query], labels[query], None if coarse is None else coarse[query])
+    return queries, StoredEmbeddings(found[gallery], labels[gallery], None), run.distance, about
 
 
 def _as_json(
@@ -189,8 +189,8 @@ def _as_json(
     intervals: dict[str, tuple[float, float]],
     ranked: list[tuple[int | str, float]],
     per_class: str | None,
-    queries: "Stored",
-    others: "Stored | None",
+    queries: "StoredEmbeddings",
+    others: "StoredEmbeddings | None",
     distance: str,
 ) -> dict[str, object]:
     from kinfold.files.documents import nan_to_null

@@ -13,8 +13,8 @@ from torch import Tensor
 from kinfold import data, registry
 from kinfold.cli.terminal import echo
 from kinfold.data.dataset import SPLITS
-from kinfold.data.folder import images_below
-from kinfold.data.table import holds_pictures
+from kinfold.data.image_folder import list_images
+from kinfold.data.image_table import is_image_table
 from kinfold.files.paths import check_path, make_folder
 from kinfold.files.state import read_state, write_state
 
@@ -110,14 +110,14 @@ def embed_query(run: "Run", dataset: data.Dataset, progress: Progress = None) ->
 def _read(given: str) -> data.Dataset:
     path = Path(given)
     if path.is_dir():
-        images = images_below(path)
+        images = list_images(path)
         if images and not any("/" in image for image in images):  # pictures without classes are searched as well
             return data.create_dataset(
                 path.name, data.ImageFiles(path, images), [""] * len(images), ["test"] * len(images)
             )
         return data.load("folder", path)
     if path.is_file():
-        return data.load("table" if holds_pictures(path) else "features", path)
+        return data.load("table" if is_image_table(path) else "features", path)
     if given in registry.names("datasets"):
         return data.load(given)
     near = registry.suggest(given, registry.names("datasets"))

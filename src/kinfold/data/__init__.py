@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from kinfold import registry
-from kinfold.data.cache import cache_images
+from kinfold.data.archives import unpack
 from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.conversion import to_dataset
 from kinfold.data.dataset import Dataset, create_dataset
+from kinfold.data.image_cache import cache_images
 from kinfold.data.image_reading import ImageError, open_image
-from kinfold.data.images import ImageCheck, broken_images, check_images, decode, keep_readable
+from kinfold.data.images import ImageCheck, check_images, decode, find_broken_images, keep_readable
 from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Items, Rows
 from kinfold.data.loading import Batch, Batches
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, Normalize
-from kinfold.data.presets import Pipeline, create_pipeline
+from kinfold.data.pipelines import Pipeline, create_pipeline
 from kinfold.data.transforms import CenterCrop, Compose, RandomCrop, RandomFlip, RandomResizedCrop, Resize, Warp
-from kinfold.data.unpack import unpack
 
 __all__ = [
     "BN_INCEPTION",
@@ -49,12 +49,12 @@ __all__ = [
     "Resize",
     "Rows",
     "Warp",
-    "broken_images",
     "cache_images",
     "check_images",
     "create_dataset",
     "create_pipeline",
     "decode",
+    "find_broken_images",
     "keep_readable",
     "load",
     "open_image",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from kinfold.data.dataset import Dataset, create_dataset
+from kinfold.data.dataset_source import DatasetSource
 from kinfold.data.items import Array, ImageFiles
-from kinfold.data.layout import DatasetSource
 from kinfold.optional import import_optional
 
 SOURCE = DatasetSource(
@@ -28,7 +28,7 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
     Reads `cars_annos.mat`, which lists all photos in `car_ims` (the classification split in it is not used). Needs
     scipy. `check` compares the counts with the papers' and looks for every file.
     """
-    folder = SOURCE.find(root, "cars", ["cars_annos.mat", "car_ims"])
+    folder = SOURCE.find_folder(root, "cars", ["cars_annos.mat", "car_ims"])
     content = _read_mat(folder / "cars_annos.mat")
     missing = {"annotations", "class_names"} - set(content)
     if missing:
@@ -56,7 +56,7 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
         split=["train" if number <= TRAIN_CLASSES else "test" for number in numbers],
         classes=[_unique(names, number) for number in range(1, len(names) + 1)],
     )
-    return SOURCE.check(dataset, COUNTS) if check else dataset
+    return SOURCE.check_complete(dataset, COUNTS) if check else dataset
 
 
 _CORNERS = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")

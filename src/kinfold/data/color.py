@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageEnhance
 from torch import Generator
 
-from kinfold.data.transforms import uniform
+from kinfold.data.transforms import draw_uniform
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class RandomGray:
     p: float = 0.2
 
     def __call__(self, image: Image.Image, generator: Generator) -> Image.Image:
-        return image.convert("L").convert(image.mode) if uniform(0, 1, generator) < self.p else image
+        return image.convert("L").convert(image.mode) if draw_uniform(0, 1, generator) < self.p else image
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class ColorJitter:
             elif change == 2 and self.saturation:
                 image = ImageEnhance.Color(image).enhance(_factor(self.saturation, generator))
             elif change == 3 and self.hue:
-                image = turn_hue(image, uniform(-self.hue, self.hue, generator))
+                image = shift_hue(image, draw_uniform(-self.hue, self.hue, generator))
         return image
 
 
-def turn_hue(image: Image.Image, turn: float) -> Image.Image:
+def shift_hue(image: Image.Image, turn: float) -> Image.Image:
     """Every colour turned round the colour circle by a part of it; a grey image stays as it is.
 
-    >>> turn_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0))[1] > 250
+    >>> shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0))[1] > 250
     True
     """
     if image.mode != "RGB":
@@ -62,4 +62,4 @@ def turn_hue(image: Image.Image, turn: float) -> Image.Image:
 
 
 def _factor(strength: float, generator: Generator) -> float:
-    return uniform(max(0.0, 1 - strength), 1 + strength, generator)
+    return draw_uniform(max(0.0, 1 - strength), 1 + strength, generator)

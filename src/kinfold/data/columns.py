@@ -59,7 +59,7 @@ class Columns:
             raise ValueError(f"{has}. {hint}" if hint else has)
         return self.values[name]
 
-    def filled(self, name: str, hint: str) -> Array:
+    def require_filled(self, name: str, hint: str) -> Array:
         """A required column of words without an empty one; the row of an empty one is named."""
         words = self.require(name, hint).astype(str)
         empty = np.flatnonzero(words == "")
@@ -82,13 +82,13 @@ class ImageColumn:
     missing: Array
 
 
-def naming(key: str) -> str:
+def explain_column_option(key: str) -> str:
     """How to say which column is meant."""
     typed = f"--set data.options.columns.{key}=... on the command line"
     return f"Say which one it is: columns={{{key!r}: ...}} in Python, {typed}"
 
 
-def chosen(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[str, str]:
+def resolve_column_names(columns: Mapping[str, str] | None, known: tuple[str, ...]) -> dict[str, str]:
     """The name in the file of each known column: its own, unless `columns` gives another."""
     for key in columns or {}:
         if key not in known:

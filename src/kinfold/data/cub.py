@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data.dataset import Dataset, create_dataset
+from kinfold.data.dataset_source import DatasetSource
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import DatasetSource
 
 SOURCE = DatasetSource(
     name="cub",
@@ -28,20 +28,20 @@ def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
     counts with the papers' and looks for every file.
     """
     needed = ["images.txt", "image_class_labels.txt", "classes.txt", "images"]
-    folder = SOURCE.find(root, "CUB_200_2011", [*needed, "bounding_boxes.txt"] if boxes else needed)
-    listed = SOURCE.lines(folder / "images.txt", fields=2)
-    class_of = dict(SOURCE.lines(folder / "image_class_labels.txt", fields=2))
-    names = dict(SOURCE.lines(folder / "classes.txt", fields=2))
+    folder = SOURCE.find_folder(root, "CUB_200_2011", [*needed, "bounding_boxes.txt"] if boxes else needed)
+    listed = SOURCE.read_rows(folder / "images.txt", fields=2)
+    class_of = dict(SOURCE.read_rows(folder / "image_class_labels.txt", fields=2))
+    names = dict(SOURCE.read_rows(folder / "classes.txt", fields=2))
     for image, path in listed:
         if class_of.get(image) not in names:
             raise ValueError(f"cub: {path} (image {image}) has no class in image_class_labels.txt and classes.txt")
-    numbers = SOURCE.integers(folder / "image_class_labels.txt", [class_of[image] for image, _ in listed])
-    ordered = [str(number) for number in sorted(SOURCE.integers(folder / "classes.txt", list(names)))]
+    numbers = SOURCE.parse_integers(folder / "image_class_labels.txt", [class_of[image] for image, _ in listed])
+    ordered = [str(number) for number in sorted(SOURCE.parse_integers(folder / "classes.txt", list(names)))]
     box_array = None
     if boxes:
         listing = folder / "bounding_boxes.txt"
-        given = {image: box for image, *box in SOURCE.lines(listing, fields=5)}
-        x, y, width, height = SOURCE.boxes(listing, given, [image for image, _ in listed]).T
+        given = {image: box for image, *box in SOURCE.read_rows(listing, fields=5)}
+        x, y, width, height = SOURCE.parse_boxes(listing, given, [image for image, _ in listed]).T
         box_array = np.stack([x, y, x + width, y + height], axis=1).round()
     dataset = create_dataset(
         "cub",
@@ -50,4 +50,4 @@ def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
         split=["train" if number <= TRAIN_CLASSES else "test" for number in numbers],
         classes=[names[key] for key in ordered],
     )
-    return SOURCE.check(dataset, COUNTS) if check else dataset
+    return SOURCE.check_complete(dataset, COUNTS) if check else dataset

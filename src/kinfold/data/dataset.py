@@ -24,7 +24,7 @@ class Dataset:
     coarse: int64 (N,), the position in `coarse_classes`. role: query, gallery, or empty for neither.
 
     >>> from kinfold.data.items import Rows
-    >>> birds = make("birds", Rows(np.zeros((3, 2))), ["wren", "robin", "wren"], ["train", "test", "train"])
+    >>> birds = create_dataset("birds", Rows(np.zeros((3, 2))), ["wren", "robin", "wren"], ["train", "test", "train"])
     >>> birds.classes, birds.labels.tolist(), len(birds.subset("train"))
     (('robin', 'wren'), [1, 0, 1], 2)
     >>> birds
@@ -153,7 +153,9 @@ def _check_labels(name: str, labels: Tensor, classes: tuple[str, ...], count: in
     if labels.shape != (count,) or labels.dtype != torch.int64:
         raise ValueError(f"{name}: labels must be int64 of shape ({count},), got {labels.dtype} {tuple(labels.shape)}")
     if count and not (int(labels.min()) >= 0 and int(labels.max()) < len(classes)):
-        raise ValueError(f"{name}: labels must lie in 0..{len(classes) - 1}; kinfold.data.make numbers them for you")
+        raise ValueError(
+            f"{name}: labels must lie in 0..{len(classes) - 1}; kinfold.data.create_dataset numbers them for you"
+        )
 
 
 def _check_words(name: str, what: str, words: Array, known: tuple[str, ...], count: int) -> None:

@@ -233,7 +233,7 @@ def _identity(dataset: Dataset) -> dict[str, Any]:
     if isinstance(dataset.items, ImageFiles):
         digest.update("\n".join(dataset.items.paths.tolist()).encode())
     if isinstance(dataset.items, EncodedImages):
-        digest.update(dataset.items.digest())
+        digest.update(dataset.items.compute_digest())
     return {"dataset": dataset.name, "items": len(dataset), "sha256": digest.hexdigest()}
 
 

@@ -18,10 +18,10 @@ FOLDS = {"given": 1, "classic": 1, "query-gallery": 1, "reality-check": 4}
 HALVED = ("sop",)  # its own split gives one class more to training than half of all, which the published folds take
 
 
-def make_folds(protocol: str) -> int:
+def count_folds(protocol: str) -> int:
     """How many runs one repeat of a protocol takes.
 
-    >>> folds("reality-check")
+    >>> count_folds("reality-check")
     4
     """
     if protocol not in FOLDS:
@@ -36,8 +36,8 @@ def assign_fold(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
     Half of the classes is meant in the order of `dataset.classes`. A data set with test classes of its own keeps those
     (CUB's and Cars' are the second half); only Stanford Online Products is halved anew for the reality check.
     """
-    if not 0 <= fold < make_folds(protocol):
-        raise ValueError(f"the folds of {protocol} are 0 to {make_folds(protocol) - 1}, got {fold}")
+    if not 0 <= fold < count_folds(protocol):
+        raise ValueError(f"the folds of {protocol} are 0 to {count_folds(protocol) - 1}, got {fold}")
     if protocol == "given":
         return dataset
     if protocol == "query-gallery":
@@ -61,7 +61,7 @@ def hold_out_classes(learned: Array, classes: int | None, fold: int) -> Array:
     C classes in their order, those of the fold counted from the floor(i C / 4)-th and round again to the first: the
     training classes, then floor(n / 8) for validation, n being the number of all classes (2 C where that is not known).
 
-    >>> validation(np.arange(98), 196, 1)[[0, -1]], validation(np.arange(98), 196, 2)[[0, -1]]  # Cars
+    >>> hold_out_classes(np.arange(98), 196, 1)[[0, -1]], hold_out_classes(np.arange(98), 196, 2)[[0, -1]]  # Cars
     (array([ 0, 23]), array([25, 48]))
     """
     count = len(learned)

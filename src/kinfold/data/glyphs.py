@@ -37,14 +37,14 @@ def glyphs(fonts: Path | str | None = None) -> Dataset:
     return Dataset("glyphs", Rows(images), torch.from_numpy(labels), names, split[labels])
 
 
-def draw(font: Font, code: int) -> Array:
+def draw_character(font: Font, code: int) -> Array:
     """One character, (28, 28) uint8, on a common baseline, so that a comma is not an apostrophe."""
     page = Image.new("L", (SIZE, SIZE), 0)
     ImageDraw.Draw(page).text((SIZE / 2, _BASELINE), chr(code), fill=255, font=font, anchor="ms")
     return np.asarray(page)
 
 
-def open_glyphs(path: Path) -> Font:
+def open_font(path: Path) -> Font:
     # the basic layout needs no other library, and draws the same with and without one
     return ImageFont.truetype(str(path), _EM, layout_engine=ImageFont.Layout.BASIC)
 
@@ -54,10 +54,10 @@ def _drawn(folder: str) -> tuple[Array, Array]:
     manifest = _manifest()
     images, labels = [], []
     for face, entry in enumerate(manifest["faces"]):
-        font = open_glyphs(_checked(Path(folder) / entry["file"], entry["sha256"]))
+        font = open_font(_checked(Path(folder) / entry["file"], entry["sha256"]))
         for label, (codes, places, _) in enumerate(manifest["classes"]):
             if places[face] != ".":
-                images.append(draw(font, codes[int(places[face])]))
+                images.append(draw_character(font, codes[int(places[face])]))
                 labels.append(label)
     order = np.argsort(labels, kind="stable")
     pictures = np.stack(images)[order]

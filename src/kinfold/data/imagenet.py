@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Literal
 
 from kinfold.data.dataset import Dataset, create_dataset
-from kinfold.data.folder import images_below
+from kinfold.data.dataset_source import DatasetSource
+from kinfold.data.image_folder import list_images
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import DatasetSource
 
 SOURCE = DatasetSource(
     name="imagenet",
@@ -28,12 +28,13 @@ def imagenet(root: Path | str, images: Literal["train", "val"] = "train", check:
     """
     if images not in COUNTS:
         raise ValueError(f"images must be 'train' or 'val', got {images!r}")
-    folder = SOURCE.find(root, "ILSVRC2012", [images]) / images
-    paths = images_below(folder)
+    folder = SOURCE.find_folder(root, "ILSVRC2012", [images]) / images
+    paths = list_images(folder)
     strange = next((path for path in paths if path.count("/") != 1), None)
     if strange:
         raise ValueError(
-            f"imagenet: {folder / strange} does not lie in a folder of its class. " + SOURCE.how_to_get(Path(root))
+            f"imagenet: {folder / strange} does not lie in a folder of its class. "
+            + SOURCE.explain_download(Path(root))
         )
     words = [path.split("/")[0] for path in paths]
     classes = sorted(set(words))
@@ -45,4 +46,4 @@ def imagenet(root: Path | str, images: Literal["train", "val"] = "train", check:
         split=["train" if word in train else "test" for word in words],
         classes=classes,
     )
-    return SOURCE.check(dataset, {"all": COUNTS[images]}) if check else dataset
+    return SOURCE.check_complete(dataset, {"all": COUNTS[images]}) if check else dataset

@@ -21,12 +21,12 @@ from kinfold.data.image_reading import (
 from kinfold.data.items import Array, Box, ImageBytes, ImageFile
 
 Errors = Literal["raise", "skip"]
-Picture = ImageFile | ImageBytes | Image.Image | Array
+ImageItem = ImageFile | ImageBytes | Image.Image | Array
 Result = TypeVar("Result")
 BLOCK = 64
 
 
-def decode(item: Picture, mode: Mode = "RGB", background: str = BACKGROUND) -> Image.Image:
+def decode(item: ImageItem, mode: Mode = "RGB", background: str = BACKGROUND) -> Image.Image:
     """The picture of an item in colour ("RGB") or grey ("L"), cut to its box where it has one.
 
     Transparent pixels are drawn on `background`: a name such as "white", or "#rrggbb". Pixels are taken as stored: an
@@ -38,7 +38,7 @@ def decode(item: Picture, mode: Mode = "RGB", background: str = BACKGROUND) -> I
     return _cut(item, _flat(item, _stored(item), mode, background))
 
 
-def decoded(
+def decode_all(
     dataset: Dataset, workers: int = 2, mode: Mode = "RGB", background: str = BACKGROUND
 ) -> Iterator[Image.Image | ImageError]:
     """Every picture in order, or the error in its place; threads help because decoding releases the interpreter."""
@@ -70,10 +70,10 @@ def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
     return ImageCheck(broken, transparent)
 
 
-SKIPPING = "errors='skip' (data.errors in a recipe) leaves such images out"
+SKIP_HINT = "errors='skip' (data.errors in a recipe) leaves such images out"
 
 
-def broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
+def find_broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
     """Decode every image once; what is wrong, by position in the data set."""
     return check_images(dataset, workers).broken
 
@@ -84,9 +84,9 @@ def keep_readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) 
     `errors="raise"` stops instead, with the first one named. Labels stay as they are (see `Dataset.where`).
     """
     check_errors(errors)
-    broken = broken_images(dataset, workers)
+    broken = find_broken_images(dataset, workers)
     if broken and errors == "raise":
-        raise ImageError(f"{next(iter(broken.values()))} ({len(broken)} such of {len(dataset)}); {SKIPPING}")
+        raise ImageError(f"{next(iter(broken.values()))} ({len(broken)} such of {len(dataset)}); {SKIP_HINT}")
     keep = np.ones(len(dataset), dtype=bool)
     keep[list(broken)] = False
     return dataset.where(keep), broken
@@ -98,7 +98,7 @@ def check_errors(errors: str) -> None:
         raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
 
 
-def _apply(dataset: Dataset, function: Callable[[Picture], Result], workers: int) -> Iterator[Result | ImageError]:
+def _apply(dataset: Dataset, function: Callable[[ImageItem], Result], workers: int) -> Iterator[Result | ImageError]:
     """The result for every item in order, or the error in its place."""
 
     def one(index: int) -> Result | ImageError:
@@ -113,14 +113,14 @@ def _apply(dataset: Dataset, function: Callable[[Picture], Result], workers: int
             yield from pool.map(one, range(start, min(start + BLOCK, len(dataset))))
 
 
-def _check(item: Picture) -> bool:
+def _check(item: ImageItem) -> bool:
     """Whether an image is transparent anywhere; an error where training could not use it."""
     image = _stored(item)
     _cut(item, _flat(item, image, "RGB", BACKGROUND))
     return is_transparent(image)
 
 
-def _flat(item: Picture, image: Image.Image, mode: Mode, background: str) -> Image.Image:
+def _flat(item: ImageItem, image: Image.Image, mode: Mode, background: str) -> Image.Image:
     parse_background(background)  # its error is not one of the image
     try:
         return flatten(image, mode, background)
@@ -130,13 +130,13 @@ def _flat(item: Picture, image: Image.Image, mode: Mode, background: str) -> Ima
         raise
 
 
-def _cut(item: Picture, image: Image.Image) -> Image.Image:
+def _cut(item: ImageItem, image: Image.Image) -> Image.Image:
     """The part of the image inside its box, where it has one."""
     box = item.box if isinstance(item, ImageFile | ImageBytes) else None
     return image if box is None else image.crop(_inside(item, box, image.size))
 
 
-def _stored(item: Picture) -> Image.Image:
+def _stored(item: ImageItem) -> Image.Image:
     """The decoded image of an item, in the mode that it was stored in."""
     match item:
         case ImageFile():

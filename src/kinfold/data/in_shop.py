@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kinfold import registry
 from kinfold.data.dataset import Dataset, create_dataset
+from kinfold.data.dataset_source import DatasetSource
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import DatasetSource
 
 SOURCE = DatasetSource(
     name="in-shop",
@@ -28,8 +28,8 @@ def in_shop(root: Path | str, boxes: bool = False, check: bool = True) -> Datase
     """
     listed_at = "Eval/list_eval_partition.txt"
     needed = [listed_at, "Anno/list_bbox_inshop.txt"] if boxes else [listed_at]
-    folder = SOURCE.find(root, "In-shop Clothes Retrieval Benchmark", needed)
-    rows = SOURCE.lines(folder / listed_at, fields=3, header=2)  # image_name item_id evaluation_status
+    folder = SOURCE.find_folder(root, "In-shop Clothes Retrieval Benchmark", needed)
+    rows = SOURCE.read_rows(folder / listed_at, fields=3, header=2)  # image_name item_id evaluation_status
     for path, _, part in rows:
         if part not in PARTS:
             near = registry.suggest(part, PARTS)
@@ -40,8 +40,8 @@ def in_shop(root: Path | str, boxes: bool = False, check: bool = True) -> Datase
     if boxes:
         listing = folder / "Anno/list_bbox_inshop.txt"
         # image_name clothes_type pose_type x_1 y_1 x_2 y_2
-        given = {row[0]: row[3:] for row in SOURCE.lines(listing, fields=7, header=2)}
-        box_array = SOURCE.boxes(listing, given, paths)
+        given = {row[0]: row[3:] for row in SOURCE.read_rows(listing, fields=7, header=2)}
+        box_array = SOURCE.parse_boxes(listing, given, paths)
     dataset = create_dataset(
         "in-shop",
         ImageFiles(pictures, paths, box_array, source="list_eval_partition.txt", rows=range(3, len(rows) + 3)),
@@ -50,4 +50,4 @@ def in_shop(root: Path | str, boxes: bool = False, check: bool = True) -> Datase
         coarse=["/".join(path.split("/")[1:3]) for path in paths],
         role=[PARTS[part][1] for _, _, part in rows],
     )
-    return SOURCE.check(dataset, COUNTS) if check else dataset
+    return SOURCE.check_complete(dataset, COUNTS) if check else dataset

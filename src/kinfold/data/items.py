@@ -133,7 +133,7 @@ class EncodedImages:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def digest(self) -> bytes:
+    def compute_digest(self) -> bytes:
         """The sha256 of the images and boxes: another one where any byte differs."""
         found = hashlib.sha256((self.ends - self.starts).tobytes())
         for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):

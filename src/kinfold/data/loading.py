@@ -13,7 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from kinfold.data.dataset import Dataset
 from kinfold.data.image_reading import BACKGROUND, ImageError, Mode, parse_background
-from kinfold.data.images import SKIPPING, Errors, check_errors, decode
+from kinfold.data.images import SKIP_HINT, Errors, check_errors, decode
 from kinfold.data.items import Array, Rows
 from kinfold.data.transforms import Transform, Warp
 from kinfold.seeding import derive_generator
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     indices: Tensor
 
 
-class Key(NamedTuple):
+class DrawKey(NamedTuple):
     """One draw of one item. It carries all that its augmentation depends on, so that workers need no state."""
 
     epoch: int
@@ -96,7 +96,7 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for images, indices, broken in self._read():
             if broken and self.errors == "raise":
-                raise ImageError(f"{next(iter(broken.values()))}; {SKIPPING}")
+                raise ImageError(f"{next(iter(broken.values()))}; {SKIP_HINT}")
             self.skipped.update(broken)
             if images is None:
                 continue
@@ -108,7 +108,7 @@ class Batches:
         return self._loader if self._rows is None else _read_rows(self._rows, self._keys.positions())
 
 
-class _Keys(Sampler[list[Key]]):
+class _Keys(Sampler[list[DrawKey]]):
     """The batches of a sampler with epoch and draw beside each position; it runs in the main process."""
 
     def __init__(self, batches: Iterable[list[int]]) -> None:
@@ -130,20 +130,20 @@ class _Keys(Sampler[list[Key]]):
         """The batches alone, for items that nothing is drawn for."""
         return islice(iter(self.batches), self._begin(), None)
 
-    def __iter__(self) -> Iterator[list[Key]]:
+    def __iter__(self) -> Iterator[list[DrawKey]]:
         start = self._begin()
         # a sampler that shares batches over ranks counts the draws of all ranks
-        shared = getattr(self.batches, "draws", None)
+        shared = getattr(self.batches, "iterate_draws", None)
         draws = _counted(self.batches) if shared is None else shared()
         epoch = self.epoch if shared is None else self.batches.epoch  # type: ignore[attr-defined]
         for batch in islice(draws, start, None):
-            yield [Key(epoch, index, draw) for index, draw in batch]
+            yield [DrawKey(epoch, index, draw) for index, draw in batch]
 
     def _begin(self) -> int:
         """Begin an iteration, and with it a new epoch; returns how many batches it leaves out."""
         if self.begun:
             self.start = 0
-            if not hasattr(self.batches, "draws"):  # our own samplers count epochs themselves
+            if not hasattr(self.batches, "iterate_draws"):  # our own samplers count epochs themselves
                 self.set_epoch(self.epoch + 1)
         self.begun = True
         return self.start
@@ -184,7 +184,7 @@ class _InOrder:
 class SequentialBatches:
     """Positions first..last-1 in order, some at a time: a batch sampler for a part of a data set.
 
-    >>> [*Stretch(3, 8, 2)], len(Stretch(3, 8, 2))
+    >>> [*SequentialBatches(3, 8, 2)], len(SequentialBatches(3, 8, 2))
     ([[3, 4], [5, 6], [7]], 3)
     """
 
@@ -210,7 +210,7 @@ class _Reader(TorchDataset[_Sample]):
         self.items, self.transform, self.mode, self.seed = dataset.items, transform, mode, seed
         self.background = background
 
-    def __getitem__(self, key: Key) -> _Sample:
+    def __getitem__(self, key: DrawKey) -> _Sample:
         item = self.items[key.item]
         if isinstance(item, np.ndarray):
             if item.ndim == 1:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from kinfold.data.dataset import Dataset, create_dataset
-from kinfold.data.folder import images_below
+from kinfold.data.dataset_source import DatasetSource
+from kinfold.data.image_folder import list_images
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import DatasetSource
 
 SOURCE = DatasetSource(
     name="omniglot",
@@ -24,12 +24,12 @@ def omniglot(root: Path | str, check: bool = True) -> Dataset:
 
     `check` compares the counts with the official ones.
     """
-    folder = SOURCE.find(root, "omniglot/python", list(PARTS))
-    paths = [f"{part}/{path}" for part in PARTS for path in images_below(folder / part)]
+    folder = SOURCE.find_folder(root, "omniglot/python", list(PARTS))
+    paths = [f"{part}/{path}" for part in PARTS for path in list_images(folder / part)]
     strange = next((path for path in paths if path.count("/") != 3), None)
     if strange:
         raise ValueError(
-            f"omniglot: {strange} does not lie in <part>/<alphabet>/<character>/. " + SOURCE.how_to_get(folder)
+            f"omniglot: {strange} does not lie in <part>/<alphabet>/<character>/. " + SOURCE.explain_download(folder)
         )
     places = [path.split("/") for path in paths]
     dataset = create_dataset(
@@ -39,4 +39,4 @@ def omniglot(root: Path | str, check: bool = True) -> Dataset:
         split=[PARTS[part] for part, _, _, _ in places],
         coarse=[alphabet for _, alphabet, _, _ in places],
     )
-    return SOURCE.check(dataset, COUNTS) if check else dataset
+    return SOURCE.check_complete(dataset, COUNTS) if check else dataset

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kinfold.data.dataset import Dataset, create_dataset
+from kinfold.data.dataset_source import DatasetSource
 from kinfold.data.items import ImageFiles
-from kinfold.data.layout import DatasetSource
 
 SOURCE = DatasetSource(
     name="sop",
@@ -25,16 +25,16 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
     `root` holds the folder Stanford_Online_Products, or is it. `check` compares the counts with the papers' and looks
     for every file.
     """
-    folder = SOURCE.find(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
+    folder = SOURCE.find_folder(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
     paths: list[str] = []
     products: list[int] = []
     split: list[str] = []
     numbers: list[int] = []
     for part in ("train", "test"):
         listing = folder / f"Ebay_{part}.txt"
-        rows = SOURCE.lines(listing, fields=4, header=1)  # image_id class_id super_class_id path
-        numbers += SOURCE.integers(listing, [row[0] for row in rows])
-        products += SOURCE.integers(listing, [row[1] for row in rows])
+        rows = SOURCE.read_rows(listing, fields=4, header=1)  # image_id class_id super_class_id path
+        numbers += SOURCE.parse_integers(listing, [row[0] for row in rows])
+        products += SOURCE.parse_integers(listing, [row[1] for row in rows])
         paths += [row[3] for row in rows]
         split += [part] * len(rows)
     dataset = create_dataset(
@@ -46,7 +46,7 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
         coarse=[path.split("/")[0].removesuffix("_final") for path in paths],
     )
     if check:
-        SOURCE.check(dataset, COUNTS)
+        SOURCE.check_complete(dataset, COUNTS)
         kinds = len(dataset.coarse_classes or ())
         if kinds != SUPER_CATEGORIES:
             raise ValueError(

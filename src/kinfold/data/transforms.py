@@ -84,7 +84,7 @@ class RandomCrop:
 
     def _start(self, length: int, generator: Generator) -> int:
         room = length - self.size
-        return room // 2 if room <= 0 else integer(room + 1, generator)
+        return room // 2 if room <= 0 else draw_integer(room + 1, generator)
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class RandomResizedCrop:
         """The part to keep: left, upper, right, lower."""
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         for _ in range(10):
-            area = width * height * uniform(*self.scale, generator)
-            proportion = math.exp(uniform(low, high, generator))
+            area = width * height * draw_uniform(*self.scale, generator)
+            proportion = math.exp(draw_uniform(low, high, generator))
             w, h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
             if 0 < w <= width and 0 < h <= height:
-                upper, left = integer(height - h + 1, generator), integer(width - w + 1, generator)
+                upper, left = draw_integer(height - h + 1, generator), draw_integer(width - w + 1, generator)
                 return left, upper, left + w, upper + h
         w, h = width, height
         if width / height < self.ratio[0]:
@@ -129,14 +129,14 @@ class RandomFlip:
     p: float = 0.5
 
     def __call__(self, image: Image.Image, generator: Generator) -> Image.Image:
-        return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if uniform(0, 1, generator) < self.p else image
+        return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draw_uniform(0, 1, generator) < self.p else image
 
 
-def uniform(low: float, high: float, generator: Generator) -> float:
+def draw_uniform(low: float, high: float, generator: Generator) -> float:
     """One number between low and high."""
     return low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
-def integer(stop: int, generator: Generator) -> int:
+def draw_integer(stop: int, generator: Generator) -> int:
     """One of 0..stop-1."""
     return int(torch.randint(stop, (), generator=generator))

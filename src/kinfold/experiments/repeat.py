@@ -10,11 +10,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from kinfold.data import Dataset, Pipeline
-from kinfold.data.folds import make_folds
+from kinfold.data.folds import count_folds
 from kinfold.files.documents import nan_to_null, read_result, write_result
 from kinfold.files.paths import check_path
 from kinfold.metrics._ranking.query_gallery import Distance
-from kinfold.models.concatenated import Concatenated, concatenate_models
+from kinfold.models.concatenated import ConcatenatedEmbedder, concatenate_embeddings
 from kinfold.training import Run, parts
 from kinfold.training.builder import compute_metrics
 from kinfold.training.folder import METRICS
@@ -69,7 +69,7 @@ class Repeat:
             raise ValueError(f"{folder} is not the folder of a repeat: it has no {fold_folder(folder, 0).name}")
         check_path(fold_folder(folder, 0), folder)
         first = Run.open(fold_folder(folder, 0), dataset)
-        count = make_folds(first.config.data.protocol)
+        count = count_folds(first.config.data.protocol)
         for fold in range(1, count):
             check_path(fold_folder(folder, fold), folder)
         others = [Run.open(fold_folder(folder, fold), dataset) for fold in range(1, count)]
@@ -114,7 +114,7 @@ class Repeat:
 
     def model(self) -> nn.Module:
         models = [run.model() for run in self.runs]
-        return Concatenated(models).eval() if len(models) > 1 else models[0]
+        return ConcatenatedEmbedder(models).eval() if len(models) > 1 else models[0]
 
     def weight_files(self) -> list[Path]:
         """Where the selected weights of all folds lie."""
@@ -136,7 +136,7 @@ class Repeat:
     def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set, or of whatever else `Run.embed` takes."""
         rows = [run.embed(things, progress) for run in self.runs]
-        return concatenate_models(rows) if len(rows) > 1 else rows[0]
+        return concatenate_embeddings(rows) if len(rows) > 1 else rows[0]
 
     def test(self) -> Scores:
         """Open the test classes, measure every fold's model and all of them side by side, and write scores.json.
@@ -187,7 +187,7 @@ class Repeat:
             compute_metrics(found, tested, names, run.distance) for found, run in zip(rows, self.runs, strict=True)
         ]
         together = (
-            {"concatenated": compute_metrics(concatenate_models(rows), tested, names, "cosine")}
+            {"concatenated": compute_metrics(concatenate_embeddings(rows), tested, names, "cosine")}
             if len(rows) > 1
             else {}
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kinfold import recipes, registry
-from kinfold.data.folds import make_folds
+from kinfold.data.folds import count_folds
 from kinfold.experiments.search_space import list_corners
 from kinfold.metrics.named import find_metric
 from kinfold.registry import suggest
@@ -40,7 +40,7 @@ class Suite:
     baseline: str | None = None
 
     def __post_init__(self) -> None:
-        make_folds(self.protocol)  # raises with the nearest name
+        count_folds(self.protocol)  # raises with the nearest name
         for kind, entries in (("method", self.method), ("data", self.data)):
             names = [entry.get("name") for entry in entries]
             if not names:
@@ -76,7 +76,7 @@ class Suite:
 
     @property
     def folds(self) -> int:
-        return make_folds(self.protocol)
+        return count_folds(self.protocol)
 
     def tables(self, data: str, method: str) -> dict[str, Any]:
         """The recipe of a method on a data set, before seed and fold are filled in."""

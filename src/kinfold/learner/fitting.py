@@ -13,8 +13,8 @@ from kinfold import models
 from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.distributed import World
 from kinfold.models import Embedder
-from kinfold.models.features import Features
 from kinfold.models.initialization import principal_components
+from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.training import parts
 from kinfold.training.builder import RunBuilder
 from kinfold.training.config.settings import NamedConfig, RunConfig
@@ -65,7 +65,7 @@ def fit(
     model, init = given.model, given.model.init
     components = None
     if init != "random":
-        points = Features(rows.shape[1], standardize=True).standardize(_tensor(splits.train))
+        points = PrecomputedFeatures(rows.shape[1], standardize=True).standardize(_tensor(splits.train))
         components = principal_components(points)
         model = replace(model, dim=min(model.dim, max(1, components.rank)))
     batch_size, per_class = batch_shape(sizes, **given.sampler.options)
@@ -83,7 +83,7 @@ def fit(
     embedder = work.model
     embedder.load_state_dict(trainer.selected())
     _check_finite(trainer, embedder, given.optimizer.lr)
-    assert isinstance(embedder.backbone, Features)
+    assert isinstance(embedder.backbone, PrecomputedFeatures)
     embedder.backbone.fold_into(embedder.head)  # what is left takes X as it is
     best = trainer.selection.best_step if trainer.selection.best is not None else trainer.step_number
     return Fitted(embedder.cpu().eval(), work.config.evaluation.distance, history, trainer.step_number, best)

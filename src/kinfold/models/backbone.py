@@ -10,7 +10,7 @@ class Backbone(nn.Module):
 
     width: channels of the features
     stages: submodules in the order they run, after each of which activations may be mixed (`get_submodule` finds them)
-    pipeline: the name in `kinfold.data.pipeline` it was made for; None where it takes what the data set gives
+    pipeline: the name in `kinfold.data.create_pipeline` it was made for; None where it takes what the data set gives
     mode: how images are read for it, "RGB" or grey "L"; None for rows of features
     weight_file: which file of weights fits, in words
     classifier: beginnings of the keys in such a file that belong to a classifier, which has no place here
@@ -26,7 +26,7 @@ class Backbone(nn.Module):
     def __init__(self) -> None:
         super().__init__()  # without it a subclass would seem to take any options
 
-    def weighted(self) -> nn.Module:
+    def get_network(self) -> nn.Module:
         """The module whose keys a weight file has: itself, or the network of a library that it stands for."""
         return self
 

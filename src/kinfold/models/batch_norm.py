@@ -16,19 +16,19 @@ def check_batch_norm(mode: str) -> None:
         )
 
 
-def batch_norms(network: nn.Module) -> list[nn.Module]:
+def list_batch_norms(network: nn.Module) -> list[nn.Module]:
     """The batch norm layers of a network, in order; those of rank_batch_norm are among them."""
     return [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
 
 
 def freeze_statistics(network: nn.Module) -> None:
     """Normalise by the running statistics, and leave these as they are. `network.train()` would undo it."""
-    for layer in batch_norms(network):
+    for layer in list_batch_norms(network):
         layer.eval()
 
 
 def freeze_affine(network: nn.Module) -> None:
     """Train scale and shift no more."""
-    for layer in batch_norms(network):
+    for layer in list_batch_norms(network):
         for parameter in layer.parameters(recurse=False):
             parameter.requires_grad_(False)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from kinfold.models.backbone import Backbone
 
 
-class Inception(NamedTuple):
+class InceptionBlock(NamedTuple):
     """Channels of one block: 1 x 1; 3 x 3 and two 3 x 3 in a row, each after a 1 x 1 reduction; pooling and 1 x 1.
 
     A block that halves the picture has neither a 1 x 1 branch nor a projection behind its pooling.
@@ -26,16 +26,16 @@ class Inception(NamedTuple):
 
 
 BLOCKS = (
-    Inception("3a", 64, (64, 64), (64, 96), "avg", 32),
-    Inception("3b", 64, (64, 96), (64, 96), "avg", 64),
-    Inception("3c", 0, (128, 160), (64, 96), "halve", 0),
-    Inception("4a", 224, (64, 96), (96, 128), "avg", 128),
-    Inception("4b", 192, (96, 128), (96, 128), "avg", 128),
-    Inception("4c", 160, (128, 160), (128, 160), "avg", 128),
-    Inception("4d", 96, (128, 192), (160, 192), "avg", 128),
-    Inception("4e", 0, (128, 192), (192, 256), "halve", 0),
-    Inception("5a", 352, (192, 320), (160, 224), "avg", 128),
-    Inception("5b", 352, (192, 320), (192, 224), "max", 128),
+    InceptionBlock("3a", 64, (64, 64), (64, 96), "avg", 32),
+    InceptionBlock("3b", 64, (64, 96), (64, 96), "avg", 64),
+    InceptionBlock("3c", 0, (128, 160), (64, 96), "halve", 0),
+    InceptionBlock("4a", 224, (64, 96), (96, 128), "avg", 128),
+    InceptionBlock("4b", 192, (96, 128), (96, 128), "avg", 128),
+    InceptionBlock("4c", 160, (128, 160), (128, 160), "avg", 128),
+    InceptionBlock("4d", 96, (128, 192), (160, 192), "avg", 128),
+    InceptionBlock("4e", 0, (128, 192), (192, 256), "halve", 0),
+    InceptionBlock("5a", 352, (192, 320), (160, 224), "avg", 128),
+    InceptionBlock("5b", 352, (192, 320), (192, 224), "max", 128),
 )
 
 
@@ -71,7 +71,7 @@ class BNInception(Backbone):
             maps = self._run_block(block, maps)
         return maps
 
-    def _add_block(self, block: Inception, channels: int) -> int:
+    def _add_block(self, block: InceptionBlock, channels: int) -> int:
         """Make its layers for so many channels in; how many come out."""
         start = f"inception_{block.name}"
         stride = 2 if block.pool == "halve" else 1
@@ -92,7 +92,7 @@ class BNInception(Backbone):
         self.add_module(f"{start}_output", _Joined())
         return block.single + block.three[1] + block.double[1] + (block.projection or channels)
 
-    def _run_block(self, block: Inception, maps: Tensor) -> Tensor:
+    def _run_block(self, block: InceptionBlock, maps: Tensor) -> Tensor:
         start = f"inception_{block.name}"
         branches = [self._run(f"{start}_1x1", maps)] if block.single else []
         branches.append(self._run(f"{start}_3x3", self._run(f"{start}_3x3_reduce", maps)))

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 
-class Concatenated(nn.Module):
+class ConcatenatedEmbedder(nn.Module):
     """z = [f_1/|f_1| ; ... ; f_n/|f_n|] / sqrt(n): the cosine of two such vectors is the mean of the members' cosines.
 
     This is how the reality check (Musgrave et al., ECCV 2020) puts the models of its folds together.
 
-    >>> Concatenated([nn.Identity(), nn.Identity()])(torch.tensor([[3.0, 4.0]]))
+    >>> ConcatenatedEmbedder([nn.Identity(), nn.Identity()])(torch.tensor([[3.0, 4.0]]))
     tensor([[0.4243, 0.5657, 0.4243, 0.5657]])
     """
 
@@ -23,9 +23,9 @@ class Concatenated(nn.Module):
             raise ValueError("there must be at least one member")
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return concatenate_models([member(inputs) for member in self.members])
+        return concatenate_embeddings([member(inputs) for member in self.members])
 
 
-def concatenate_models(embeddings: Iterable[Tensor]) -> Tensor:
+def concatenate_embeddings(embeddings: Iterable[Tensor]) -> Tensor:
     """Rows (N, d) of each member -> unit rows (N, sum of d)"""
     return normalize(torch.cat([normalize(rows, dim=1) for rows in embeddings], dim=1), dim=1)

@@ -12,7 +12,7 @@ from kinfold import registry
 from kinfold.models.backbone import Backbone
 from kinfold.models.batch_norm import BatchNorm, check_batch_norm
 from kinfold.models.embedder import Embedder, Pool
-from kinfold.models.weights import load_weights
+from kinfold.models.weight_files import load_weights
 from kinfold.seeding import derive_generator
 
 PUBLISHED = ("imagenet", "pretrained")

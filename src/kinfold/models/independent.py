@@ -4,17 +4,24 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kinfold.models.ensemble import Ensemble, Maps, Term, not_negative, shared, unit
+from kinfold.models.ensemble import (
+    Ensemble,
+    ObjectiveTerm,
+    ParallelLinear,
+    check_not_negative,
+    divide_evenly,
+    normalize_parts,
+)
 
 
-class Heads(NamedTuple):
+class IndependentOutput(NamedTuple):
     """Parts (B, K, part_dim), unit vectors, and the same side by side (B, dim)."""
 
     embeddings: Tensor
     parts: Tensor
 
 
-class Independent(Ensemble):
+class IndependentHeads(Ensemble):
     """v_k = unit(W_k y + b_k) for k = 1..K of all features y; the embedding is v_1 .. v_K, side by side.
 
     Every part learns from all items, and besides the mean over pairs of parts of their `cross_covariance` is minimised,
@@ -22,7 +29,7 @@ class Independent(Ensemble):
     the parts are then trained by themselves, as in most ensembles.
 
     >>> import torch
-    >>> head = Independent(width=8, dim=6, branches=3)
+    >>> head = IndependentHeads(width=8, dim=6, branches=3)
     >>> head(torch.ones(2, 8)).parts.shape, head.eval()(torch.ones(2, 8)).shape
     (torch.Size([2, 3, 2]), torch.Size([2, 6]))
     """
@@ -35,18 +42,18 @@ class Independent(Ensemble):
         representation_weight: float = 0.0,
         decorrelation_weight: float = 1.0,
     ) -> None:
-        not_negative(decorrelation_weight=decorrelation_weight)
-        part_dim = shared(dim, branches, "dim")
+        check_not_negative(decorrelation_weight=decorrelation_weight)
+        part_dim = divide_evenly(dim, branches, "dim")
         super().__init__(branches, part_dim, representation_weight)
         self.decorrelation_weight = decorrelation_weight
-        self.nodes = Maps(branches, width, part_dim)
+        self.nodes = ParallelLinear(branches, width, part_dim)
 
-    def output(self, features: Tensor) -> Heads:
-        parts = unit(self.nodes(features[:, None]))
-        return Heads(parts.flatten(1), parts)
+    def output(self, features: Tensor) -> IndependentOutput:
+        parts = normalize_parts(self.nodes(features[:, None]))
+        return IndependentOutput(parts.flatten(1), parts)
 
-    def terms(self, output: Heads) -> dict[str, Term]:
-        return {"decorrelation": Term(self.decorrelation_weight, cross_covariance(output.parts))}
+    def terms(self, output: IndependentOutput) -> dict[str, ObjectiveTerm]:
+        return {"decorrelation": ObjectiveTerm(self.decorrelation_weight, cross_covariance(output.parts))}
 
     def extra_repr(self) -> str:
         weights = (

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from kinfold import registry
 
-Start = Literal["pca", "half-whiten", "whiten"]
+Initialization = Literal["pca", "half-whiten", "whiten"]
 POWERS: dict[str, float] = {"pca": 0.0, "half-whiten": 0.5, "whiten": 1.0}
 _ROWS = 8192  # of features in float64 at a time
 
@@ -31,7 +31,9 @@ class PrincipalComponents:
     rank: int
 
 
-def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Start, length: float = 1.0) -> nn.Module:
+def initialize(
+    head: nn.Module, features: Tensor | PrincipalComponents, how: Initialization, length: float = 1.0
+) -> nn.Module:
     """Set weight and bias of a linear head so that it gives c s^-p V^T (x - mean) for features x; returns the head.
 
     V, s: principal directions and singular values of `features` (N, width) less their mean, the largest first;
@@ -44,7 +46,7 @@ def initialize(head: nn.Module, features: Tensor | PrincipalComponents, how: Sta
     >>> initialize(nn.Linear(2, 1), rows, "pca")(rows).flatten().round(decimals=3)
     tensor([ 1.4140, -1.4140,  0.0000,  0.0000], grad_fn=<RoundBackward1>)
     """
-    if how not in get_args(Start):
+    if how not in get_args(Initialization):
         raise ValueError(f"unknown start {how!r}{registry.suggest(how, POWERS)}; there are {', '.join(POWERS)}")
     if not 0 < length < float("inf"):
         raise ValueError(f"length is the root mean square norm of the outputs, a positive number; got {length}")

@@ -21,14 +21,22 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import registry
-from kinfold.models.ensemble import Ensemble, Maps, Term, exact, not_negative, shared, unit
-from kinfold.models.initialization import Start, initialize
+from kinfold.models.ensemble import (
+    Ensemble,
+    ObjectiveTerm,
+    ParallelLinear,
+    check_not_negative,
+    divide_evenly,
+    normalize_parts,
+    promote_half,
+)
+from kinfold.models.initialization import Initialization, initialize
 
 BranchInput = Literal["chunk", "full"]
 _NO_SCORE = 1e-12
 
 
-class Relations(NamedTuple):
+class RelationalOutput(NamedTuple):
     """Embeddings z (B, dim), nodes v (B, K, part_dim) and reconstruction errors e (B, K)."""
 
     embeddings: Tensor
@@ -36,7 +44,7 @@ class Relations(NamedTuple):
     errors: Tensor
 
 
-class Relational(Ensemble):
+class RelationalHead(Ensemble):
     """The head of DRML; in evaluation it gives z alone, of all branches.
 
     branch_input: "chunk" gives every branch its own stretch of the features, as the released code does; "full" gives
@@ -44,7 +52,7 @@ class Relational(Ensemble):
     representation_weight, reconstruction_weight: in J. Nothing but the decoders U, c learns from the reconstruction, so
         that its weight only scales their learning rate
 
-    >>> head = Relational(width=8, dim=4, branches=2)
+    >>> head = RelationalHead(width=8, dim=4, branches=2)
     >>> head(torch.ones(3, 8)).parts.shape, head.eval()(torch.ones(3, 8)).shape
     (torch.Size([3, 2, 2]), torch.Size([3, 4]))
     """
@@ -63,16 +71,16 @@ class Relational(Ensemble):
             raise ValueError(
                 f"branch_input is {' or '.join(map(repr, get_args(BranchInput)))}, got {branch_input!r}{near}"
             )
-        not_negative(reconstruction_weight=reconstruction_weight)
-        part_dim = shared(dim, branches, "dim")
+        check_not_negative(reconstruction_weight=reconstruction_weight)
+        part_dim = divide_evenly(dim, branches, "dim")
         super().__init__(branches, part_dim, representation_weight)
-        seen = width if branch_input == "full" else shared(width, branches, "width of the features")
+        split_features = width if branch_input == "full" else divide_evenly(width, branches, "width of the features")
         self.branch_input = branch_input
         self.reconstruction_weight = reconstruction_weight
-        self.nodes = Maps(branches, seen, part_dim)
-        self.decoders = Maps(branches, part_dim, seen)
-        self.sources = Maps(branches, seen, part_dim)
-        self.targets = Maps(branches, seen, part_dim)
+        self.nodes = ParallelLinear(branches, split_features, part_dim)
+        self.decoders = ParallelLinear(branches, part_dim, split_features)
+        self.sources = ParallelLinear(branches, split_features, part_dim)
+        self.targets = ParallelLinear(branches, split_features, part_dim)
         self.score = nn.Linear(part_dim, 1)
         self.relation = nn.Linear(2 * part_dim, part_dim)
         nn.init.kaiming_normal_(self.score.weight, mode="fan_out")
@@ -80,7 +88,7 @@ class Relational(Ensemble):
         nn.init.eye_(self.relation.weight)  # [1, 0]: the embedding starts as the nodes, side by side
         nn.init.zeros_(self.relation.bias)
 
-    def initialize(self, features: Tensor, how: Start) -> None:
+    def initialize(self, features: Tensor, how: Initialization) -> None:
         """Start every branch from the principal components of its own stretch of the features (N, width)."""
         if self.branch_input == "full" or not isinstance(features, Tensor):
             raise ValueError(
@@ -94,14 +102,14 @@ class Relational(Ensemble):
                 self.nodes.weight[number].copy_(part.weight)
                 self.nodes.bias[number].copy_(part.bias)
 
-    def output(self, features: Tensor) -> Relations:
+    def output(self, features: Tensor) -> RelationalOutput:
         seen = self.seen(features)
-        nodes = unit(self.nodes(seen))  # (B, K, part_dim)
-        decoded = exact(self.decoders(nodes.detach()))
+        nodes = normalize_parts(self.nodes(seen))  # (B, K, part_dim)
+        decoded = promote_half(self.decoders(nodes.detach()))
         errors = (decoded - seen.detach()).square().mean(dim=2)  # (B, K)
-        heard = self.shares(seen.detach()).transpose(1, 2) @ nodes  # u
+        heard = self.compute_edge_weights(seen.detach()).transpose(1, 2) @ nodes  # u
         embeddings = self.relation(torch.cat([nodes, heard.to(nodes.dtype)], dim=2))
-        return Relations(embeddings.flatten(1), nodes, errors)
+        return RelationalOutput(embeddings.flatten(1), nodes, errors)
 
     def seen(self, features: Tensor) -> Tensor:
         """What each branch reads: (B, K, width / K), or (B, 1, width) where all read the same."""
@@ -109,22 +117,22 @@ class Relational(Ensemble):
             return features[:, None]
         return features.reshape(-1, self.parts, features.shape[1] // self.parts)
 
-    def shares(self, seen: Tensor) -> Tensor:
+    def compute_edge_weights(self, seen: Tensor) -> Tensor:
         """r (B, K, K), from the branch of a row to that of a column; columns sum to one, or are zero."""
         # w . (A_i - B_j) taken apart: two numbers a branch instead of K^2 vectors
         weight = self.score.weight
-        source = exact(nn.functional.linear(self.sources(seen), weight))  # (B, K, 1)
-        target = exact(nn.functional.linear(self.targets(seen), weight))
+        source = promote_half(nn.functional.linear(self.sources(seen), weight))  # (B, K, 1)
+        target = promote_half(nn.functional.linear(self.targets(seen), weight))
         scores = torch.relu(source - target.transpose(1, 2) + self.score.bias)
         return scores / scores.sum(dim=1, keepdim=True).clamp_min(_NO_SCORE)
 
-    def assignment(self, output: Relations) -> Tensor:
+    def assignment(self, output: RelationalOutput) -> Tensor:
         """Each item to the branch that reconstructs it best, the first of several; no balance is sought."""
         best = output.errors.detach().argmin(dim=1)
         return nn.functional.one_hot(best, self.parts).bool()
 
-    def terms(self, output: Relations) -> dict[str, Term]:
-        return {"reconstruction": Term(self.reconstruction_weight, output.errors.mean())}
+    def terms(self, output: RelationalOutput) -> dict[str, ObjectiveTerm]:
+        return {"reconstruction": ObjectiveTerm(self.reconstruction_weight, output.errors.mean())}
 
     def extra_repr(self) -> str:
         weights = (

@@ -32,9 +32,9 @@ class ResNet50(Backbone):
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         channels = 64
         for number, (inside, blocks) in enumerate(LAYERS, start=1):
-            first = Bottleneck(channels, inside, stride=1 if number == 1 else 2)
+            first = BottleneckBlock(channels, inside, stride=1 if number == 1 else 2)
             channels = inside * EXPANSION
-            rest = [Bottleneck(channels, inside) for _ in range(blocks - 1)]
+            rest = [BottleneckBlock(channels, inside) for _ in range(blocks - 1)]
             self.add_module(f"layer{number}", nn.Sequential(first, *rest))
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):  # He initialisation for what follows the ReLU
@@ -47,7 +47,7 @@ class ResNet50(Backbone):
         return maps
 
 
-class Bottleneck(nn.Module):
+class BottleneckBlock(nn.Module):
     """1 x 1 to `inside` channels, 3 x 3, 1 x 1 to four times as many, added to the input."""
 
     def __init__(self, channels: int, inside: int, stride: int = 1) -> None:

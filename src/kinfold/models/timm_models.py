@@ -8,7 +8,7 @@ from kinfold.data import IMAGENET
 from kinfold.models.backbone import Backbone
 
 
-class Timm(Backbone):
+class TimmBackbone(Backbone):
     """The model of that name in timm without its classifier.
 
     A network with feature maps gives these, (B, width, h, w), for the pooling of the embedder; any other, such as a
@@ -34,7 +34,7 @@ class Timm(Backbone):
         self.weight_file = f"a file with the keys of timm's {model}"
         self.classifier = tuple(f"{layer}." for layer in _names(settings.get("classifier")))
 
-    def weighted(self) -> nn.Module:
+    def get_network(self) -> nn.Module:
         return self.network
 
     def forward(self, images: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
-from kinfold.models.timm_models import Timm
+from kinfold.models.timm_models import TimmBackbone
 
 
 @dataclass(frozen=True)
-class Layout:
+class NetworkLayout:
     """What of a torchvision network runs up to its last feature map, and how."""
 
     width: int
@@ -29,7 +29,7 @@ _GOOGLE = ("conv1", "maxpool1", "conv2", "conv3", "maxpool2", "inception3a", "in
 _GOOGLE_END = ("inception4b", "inception4c", "inception4d", "inception4e", "maxpool4", "inception5a", "inception5b")
 
 LAYOUTS = {
-    "densenet201": Layout(
+    "densenet201": NetworkLayout(
         width=1920,
         steps=("features",),
         stages=tuple(f"features.{layer}" for layer in _DENSE),
@@ -37,7 +37,7 @@ LAYOUTS = {
         classifier=("classifier.",),
         options={},
     ),
-    "googlenet": Layout(
+    "googlenet": NetworkLayout(
         width=1024,
         steps=(*_GOOGLE, *_GOOGLE_END),
         stages=("maxpool1", "maxpool2", *(f"inception{block}" for block in _INCEPTION)),
@@ -49,7 +49,7 @@ LAYOUTS = {
 }
 
 
-class TorchVision(Backbone):
+class TorchvisionBackbone(Backbone):
     """A network of torchvision up to its last feature map, for images normalised like ImageNet.
 
     `pretrained` takes torchvision's ImageNet weights, which it downloads.
@@ -69,20 +69,20 @@ class TorchVision(Backbone):
         for entry in layout.classifier:
             setattr(self.network, entry.rstrip("."), None)
 
-    def weighted(self) -> nn.Module:
+    def get_network(self) -> nn.Module:
         return self.network
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = as_in_tensorflow(images) if self.name == "googlenet" else images
+        maps = convert_to_tensorflow_range(images) if self.name == "googlenet" else images
         for step in LAYOUTS[self.name].steps:
             maps = self.network.get_submodule(step)(maps)
         return torch.relu(maps)  # DenseNet ends before its last one; to the others it does nothing
 
 
-def as_in_tensorflow(images: Tensor) -> Tensor:
+def convert_to_tensorflow_range(images: Tensor) -> Tensor:
     """From the ImageNet mean and deviation to (x - 0.5) / 0.5, which the published GoogLeNet was trained with.
 
-    >>> as_in_tensorflow(torch.zeros(1, 3, 1, 1)).flatten()
+    >>> convert_to_tensorflow_range(torch.zeros(1, 3, 1, 1)).flatten()
     tensor([-0.0300, -0.0880, -0.1880])
     """
     mean = images.new_tensor([0.485, 0.456, 0.406])[:, None, None]
@@ -105,10 +105,10 @@ def _either(name: str, pretrained: bool) -> Backbone:
         library = importlib.import_module("torchvision.models")
     except (ImportError, RuntimeError):  # RuntimeError: a build that does not fit the installed torch
         try:
-            return Timm(name, pretrained)
+            return TimmBackbone(name, pretrained)
         except ImportError:
             raise ImportError(
                 f"{name} comes from torchvision or timm, and neither can be imported: pip install torchvision "
                 "(of the version that fits the installed torch)"
             ) from None
-    return TorchVision(name, library, pretrained)
+    return TorchvisionBackbone(name, library, pretrained)

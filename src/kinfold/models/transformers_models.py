@@ -11,7 +11,7 @@ from kinfold.optional import import_optional
 Output = Literal["auto", "pooler", "first-token", "mean-token"]
 
 
-class Transformers(Backbone):
+class TransformersBackbone(Backbone):
     """The model of that name: its configuration from the hub or a folder, random weights unless `pretrained`.
 
     A folder is read as it is, without asking the hub. A name of the hub is fetched by transformers where it is not in
@@ -44,7 +44,7 @@ class Transformers(Backbone):
         if lost:
             raise ValueError(f"{model} has no weights for {lost[0]} ({len(lost)} such), which would stay random")
 
-    def weighted(self) -> nn.Module:
+    def get_network(self) -> nn.Module:
         return self.network
 
     def forward(self, images: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kinfold import registry
-from kinfold.data.folds import make_folds
+from kinfold.data.folds import count_folds
 from kinfold.experiments.suite import Suite
 from kinfold.models.creation import PUBLISHED
 from kinfold.papers.published import PublishedRow, PublishedTable, Settings
@@ -77,7 +77,7 @@ class Plan:
         if self.table.kind in (TOY, "runtime"):
             return 0
         return sum(
-            (len(self.seeds) + (self.trials if found.get("search") else 0)) * make_folds(found["data"]["protocol"])
+            (len(self.seeds) + (self.trials if found.get("search") else 0)) * count_folds(found["data"]["protocol"])
             for rows in self.settings.values()
             for found in rows.values()
         )

@@ -4,15 +4,15 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.ddm import DDM
-from kinfold.samplers.frd import FRD
-from kinfold.samplers.gc import GC
-from kinfold.samplers.random import Random
+from kinfold.samplers.ddm import DDMSampler
+from kinfold.samplers.frd import FRDSampler
+from kinfold.samplers.gc import GCSampler
+from kinfold.samplers.random import RandomSampler
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.spc import SPC
-from kinfold.samplers.spc_r import SPCR
+from kinfold.samplers.spc import SPCSampler
+from kinfold.samplers.spc_r import SPCRSampler
 
-__all__ = ["DDM", "FRD", "GC", "SPC", "SPCR", "Random", "Sampler", "create"]
+__all__ = ["DDMSampler", "FRDSampler", "GCSampler", "RandomSampler", "SPCRSampler", "SPCSampler", "Sampler", "create"]
 
 
 def create(name: str, labels: Labels, **options: Any) -> Sampler:

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.matching import Matching
-from kinfold.samplers.options import check_integer, enough_batches, grouped
+from kinfold.samplers.checks import check_integer, resolve_batches, select_classes
+from kinfold.samplers.class_index import ClassIndex
+from kinfold.samplers.matching import CandidateMatcher
 from kinfold.samplers.sampler import Sampler
 
 
-class DDM(Sampler):
+class DDMSampler(Sampler):
     """Distance distribution matching: of `candidates` SPC batches from a pool the one with the smallest Wasserstein
     distance between its histogram of pairwise Euclidean distances and that of the pool.
 
@@ -38,17 +38,19 @@ class DDM(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
         check_integer(1, bins=bins)
-        self.matching = Matching(batch_size, per_class, pool, candidates, replacement)
+        self.matching = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
         self.bins = bins
         self.moments = moments
-        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        return self.matching.nearest_batches(self.classes, self.bank.rows(), self.cost, self.batches, self.seed, epoch)
+        return self.matching.choose_batches(
+            self.classes, self.bank.read_all(), self.cost, self.batches, self.seed, epoch
+        )
 
     def cost(self, points: Tensor, candidates: Tensor) -> Tensor:
         """The cost (M,) of candidates (M, B), rows of the pool's points (P, D)."""

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.matching import Matching
-from kinfold.samplers.options import enough_batches, grouped
+from kinfold.samplers.checks import resolve_batches, select_classes
+from kinfold.samplers.class_index import ClassIndex
+from kinfold.samplers.matching import CandidateMatcher
 from kinfold.samplers.sampler import Sampler
 
 
-class FRD(Sampler):
+class FRDSampler(Sampler):
     """Of `candidates` SPC batches from a pool the one with the smallest Frechet distance to the pool.
 
     `replacement` and `batches` as for "spc": classes take turns unless "study". Needs embeddings.
@@ -31,15 +31,15 @@ class FRD(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
-        self.matching = Matching(batch_size, per_class, pool, candidates, replacement)
-        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
+        self.matching = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
+        batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        return self.matching.nearest_batches(
-            self.classes, self.bank.rows(), frechet_distances, self.batches, self.seed, epoch
+        return self.matching.choose_batches(
+            self.classes, self.bank.read_all(), frechet_distances, self.batches, self.seed, epoch
         )
 
 

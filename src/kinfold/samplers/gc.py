@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.dealing import hands, uniform
-from kinfold.samplers.matching import large_enough
-from kinfold.samplers.options import check_integer, enough_batches, grouped
-from kinfold.samplers.pool import draw_pool, draw_pool_as_in_the_study
+from kinfold.samplers.balanced_draws import draw_distinct, draw_with_replacement
+from kinfold.samplers.checks import check_integer, resolve_batches, select_classes
+from kinfold.samplers.class_index import ClassIndex
+from kinfold.samplers.class_turns import ClassTurns
+from kinfold.samplers.matching import check_pool_size
+from kinfold.samplers.pool import draw_pool, draw_study_pool
 from kinfold.samplers.sampler import Sampler
-from kinfold.samplers.turns import Turns
 from kinfold.seeding import derive_batch_generator
 
 
-class GC(Sampler):
+class GCSampler(Sampler):
     """From a pool the first item at random, then again and again the one farthest from all chosen ones (k-centre); each
     brings `per_class` - 1 random items of its class.
 
@@ -40,33 +40,33 @@ class GC(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
         check_integer(1, pool=pool)
-        large_enough(pool, batch_size)
+        check_pool_size(pool, batch_size)
         if not 0.0 <= soften < 1.0:
             raise ValueError(f"soften is a share of the pool in [0, 1), got {soften}")
         self.per_class = per_class
         self.pool = pool
         self.soften = soften
         self.replacement = replacement
-        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        table, turns, study = self.bank.rows(), Turns(len(self.classes)), self.replacement == "study"
+        table, turns, study = self.bank.read_all(), ClassTurns(len(self.classes)), self.replacement == "study"
         chosen = []
         for number in range(self.batches):
             source = derive_batch_generator(self.seed, epoch, number)
             if study:
-                pool = draw_pool_as_in_the_study(self.classes, self.pool, 1, source)
+                pool = draw_study_pool(self.classes, self.pool, 1, source)
             else:
                 pool = draw_pool(self.classes, self.pool, 1, turns.due, source)
             points, kind = table[pool.items].double(), pool.class_of
             count, share = self.batch_size // self.per_class, math.ceil(self.soften * len(points))
             kinds, due = (None, None) if study else (kind, turns.due[kind])
-            picked = centres(points, count, source, kinds, due, share)
-            turns.taken(kind[picked])
+            picked = select_centers(points, count, source, kinds, due, share)
+            turns.mark_used(kind[picked])
             chosen.append(self._with_mates(pool.items[picked], kind[picked], source))
         return torch.stack(chosen)
 
@@ -74,10 +74,10 @@ class GC(Sampler):
         """Each item followed by per_class - 1 of its class, (batch_size,)."""
         owner = kinds[:, None].expand(-1, self.per_class)
         if self.replacement == "study":
-            mates = self.classes.take(owner, uniform(self.classes.sizes[owner], source))
+            mates = self.classes.take(owner, draw_with_replacement(self.classes.sizes[owner], source))
         else:
             rows = torch.arange(len(items))
-            cards = hands(self.classes.sizes[kinds], torch.full_like(rows, self.per_class), source)
+            cards = draw_distinct(self.classes.sizes[kinds], torch.full_like(rows, self.per_class), source)
             mates = self.classes.take(owner, cards.view_as(owner))
             # the chosen item changes places with the first; where it was not dealt it takes the first one's place
             mates[rows, (mates == items[:, None]).int().argmax(dim=1)] = mates[:, 0].clone()
@@ -85,7 +85,7 @@ class GC(Sampler):
         return mates.flatten()
 
 
-def centres(
+def select_centers(
     points: Tensor,
     count: int,
     source: torch.Generator,
@@ -99,7 +99,7 @@ def centres(
     each next row is drawn from so many of the farthest.
 
     >>> line = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
-    >>> centres(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
+    >>> select_centers(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
     tensor([0, 3])
     """
     squared = torch.cdist(points, points).square_()

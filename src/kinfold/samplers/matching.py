@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.options import check_integer
-from kinfold.samplers.pool import Pool, draw_pool, draw_pool_as_in_the_study
-from kinfold.samplers.turns import Turns
+from kinfold.samplers.checks import check_integer
+from kinfold.samplers.class_index import ClassIndex
+from kinfold.samplers.class_turns import ClassTurns
+from kinfold.samplers.pool import Pool, draw_pool, draw_study_pool
 from kinfold.seeding import derive_batch_generator
 
 # points of the pool (P, D) and candidates (M, B) as rows of it -> the cost of each candidate (M,)
@@ -17,7 +17,7 @@ Cost = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Matching:
+class CandidateMatcher:
     """How pools and candidates are drawn."""
 
     batch_size: int
@@ -28,26 +28,26 @@ class Matching:
 
     def __post_init__(self) -> None:
         check_integer(1, pool=self.pool, candidates=self.candidates)
-        large_enough(self.pool, self.batch_size)
+        check_pool_size(self.pool, self.batch_size)
 
-    def nearest_batches(
-        self, classes: Classes, table: Tensor, cost: Cost, batches: int, seed: int, epoch: int
+    def choose_batches(
+        self, classes: ClassIndex, table: Tensor, cost: Cost, batches: int, seed: int, epoch: int
     ) -> Tensor:
         """An epoch (batches, batch_size): the cheapest candidate of a new pool for every batch."""
-        turns = Turns(len(classes))
+        turns = ClassTurns(len(classes))
         chosen = []
         for number in range(batches):
             pool, candidates = self.draw(classes, turns.due, derive_batch_generator(seed, epoch, number))
             best = candidates[cost(table[pool.items].double(), candidates).argmin()]
-            turns.taken(pool.class_of[best])
+            turns.mark_used(pool.class_of[best])
             chosen.append(pool.items[best])
         return torch.stack(chosen)
 
-    def draw(self, classes: Classes, due: Tensor, source: torch.Generator) -> tuple[Pool, Tensor]:
+    def draw(self, classes: ClassIndex, due: Tensor, source: torch.Generator) -> tuple[Pool, Tensor]:
         """A pool, and candidates (M, B) as positions in it."""
         study = self.replacement == "study"
         if study:
-            pool = draw_pool_as_in_the_study(classes, self.pool, self.per_class, source)
+            pool = draw_study_pool(classes, self.pool, self.per_class, source)
         else:
             pool = draw_pool(classes, self.pool, self.per_class, due, source)
         groups = self.batch_size // self.per_class
@@ -64,7 +64,7 @@ class Matching:
         return pool, (pool.starts[which][:, :, None] + place).flatten(1)
 
 
-def large_enough(pool: int, batch_size: int) -> None:
+def check_pool_size(pool: int, batch_size: int) -> None:
     """ValueError for a pool that cannot hold a batch."""
     if pool < batch_size:
         raise ValueError(f"pool={pool} is smaller than batch_size={batch_size}; raise it, 512 is usual")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.dealing import hands, uniform
+from kinfold.samplers.balanced_draws import draw_distinct, draw_with_replacement
+from kinfold.samplers.class_index import ClassIndex
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Pool:
         return self.classes.repeat_interleave(self.counts)
 
 
-def draw_pool(classes: Classes, size: int, unit: int, due: Tensor, source: torch.Generator) -> Pool:
+def draw_pool(classes: ClassIndex, size: int, unit: int, due: Tensor, source: torch.Generator) -> Pool:
     """`unit` items of each of size / unit classes: those that are due first, otherwise at random.
 
     Where there are fewer classes each gives several units. Items are distinct, but for classes with fewer than `unit`;
@@ -41,14 +41,14 @@ def draw_pool(classes: Classes, size: int, unit: int, due: Tensor, source: torch
     share[: units % drawn] += 1
     sizes = classes.sizes[chosen]
     counts = torch.where(sizes >= unit, torch.minimum(share * unit, sizes), unit)
-    cards = hands(sizes, counts, source)
+    cards = draw_distinct(sizes, counts, source)
     return Pool(classes.take(chosen.repeat_interleave(counts), cards), chosen, counts)
 
 
-def draw_pool_as_in_the_study(classes: Classes, size: int, unit: int, source: torch.Generator) -> Pool:
+def draw_study_pool(classes: ClassIndex, size: int, unit: int, source: torch.Generator) -> Pool:
     """size / unit times a class, and `unit` items of it, all of them independent draws."""
-    drawn = uniform(torch.full((size // unit,), len(classes)), source)
+    drawn = draw_with_replacement(torch.full((size // unit,), len(classes)), source)
     chosen, units = torch.unique(drawn, return_counts=True)
     counts = units * unit
     owner = chosen.repeat_interleave(counts)
-    return Pool(classes.take(owner, uniform(classes.sizes[owner], source)), chosen, counts)
+    return Pool(classes.take(owner, draw_with_replacement(classes.sizes[owner], source)), chosen, counts)

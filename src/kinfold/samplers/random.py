@@ -4,20 +4,20 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.dealing import deal
-from kinfold.samplers.options import check_integer
+from kinfold.samplers.balanced_draws import draw_in_turns
+from kinfold.samplers.checks import check_integer
+from kinfold.samplers.class_index import ClassIndex
 from kinfold.samplers.sampler import Sampler
 from kinfold.seeding import derive_batch_generator
 
 
-class Random(Sampler):
+class RandomSampler(Sampler):
     """Every item once before any comes twice, and never twice in a batch. Classes come as often as they have items.
 
     An epoch is N // batch_size batches (`batches` for another number): up to batch_size - 1 items, others in every
     epoch, wait for the next one. Items may find no kin in their batch: use it for losses with proxies.
 
-    >>> len(Random([0, 1, 1, 2, 2], batch_size=2))
+    >>> len(RandomSampler([0, 1, 1, 2, 2], batch_size=2))
     2
     """
 
@@ -30,7 +30,7 @@ class Random(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        classes = Classes.of(labels)
+        classes = ClassIndex.from_labels(labels)
         items = classes.count_items()
         check_integer(1, batch_size=batch_size)
         if batch_size > items:
@@ -40,5 +40,7 @@ class Random(Sampler):
     def plan(self, epoch: int) -> Tensor:
         items = torch.tensor([len(self.classes.items)])
         visits = torch.zeros(self.batches, dtype=torch.int64)
-        dealt = deal(items, visits, torch.full_like(visits, self.batch_size), derive_batch_generator(self.seed, epoch))
+        dealt = draw_in_turns(
+            items, visits, torch.full_like(visits, self.batch_size), derive_batch_generator(self.seed, epoch)
+        )
         return dealt.view(self.batches, self.batch_size)

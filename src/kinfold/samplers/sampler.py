@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import Sampler as TorchSampler
 
-from kinfold.samplers.bank import Bank
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.options import check_integer, resolve_process
+from kinfold.samplers.checks import check_integer, resolve_process
+from kinfold.samplers.class_index import ClassIndex
+from kinfold.samplers.embedding_bank import EmbeddingBank
 
 
 class Sampler(TorchSampler[list[int]]):
@@ -40,7 +40,7 @@ class Sampler(TorchSampler[list[int]]):
 
     def __init__(
         self,
-        classes: Classes,
+        classes: ClassIndex,
         batch_size: int,
         batches: int,
         seed: int,
@@ -55,7 +55,7 @@ class Sampler(TorchSampler[list[int]]):
         self.batches = batches
         self.seed = seed
         self.epoch = 0  # of the latest iteration, or of the next one where set_epoch chose it
-        self.bank: Bank | None = Bank(len(classes.items)) if self.needs_embeddings else None
+        self.bank: EmbeddingBank | None = EmbeddingBank(len(classes.items)) if self.needs_embeddings else None
         self._fixed_place = rank, ranks
         self._planned: Tensor | None = None  # the batches of `epoch`
         self._begun = False  # whether an iteration of `epoch` has begun
@@ -105,7 +105,7 @@ class Sampler(TorchSampler[list[int]]):
     @property
     def ready(self) -> bool:
         """Whether batches can be made: False while a sampler that needs embeddings lacks those of some items."""
-        return self.bank is None or self.bank.complete
+        return self.bank is None or self.bank.is_complete
 
     def update(self, indices: Tensor, embeddings: Tensor) -> None:
         """Write the embeddings (B, D) of the items `indices` (B,); nothing happens where none are needed."""
@@ -120,7 +120,7 @@ class Sampler(TorchSampler[list[int]]):
             yield batch.tolist()
         self._end(epoch)
 
-    def draws(self) -> Iterator[list[tuple[int, int]]]:
+    def iterate_draws(self) -> Iterator[list[tuple[int, int]]]:
         """This rank's part of the batches, each item with how often it came before in the epoch, on any rank.
 
         The epoch begins at once, so that `epoch` is its number.

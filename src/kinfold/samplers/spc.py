@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.dealing import deal, uniform
-from kinfold.samplers.options import enough_batches, grouped
+from kinfold.samplers.balanced_draws import draw_in_turns, draw_with_replacement
+from kinfold.samplers.checks import resolve_batches, select_classes
+from kinfold.samplers.class_index import ClassIndex
 from kinfold.samplers.sampler import Sampler
 from kinfold.seeding import derive_batch_generator
 
 
-class SPC(Sampler):
+class SPCSampler(Sampler):
     """Classes take turns, and so do the items of a class: each comes once before any comes twice in an epoch.
 
     `replacement` says what may repeat within a batch:
@@ -22,7 +22,7 @@ class SPC(Sampler):
     An epoch is N // batch_size batches, or more where the classes would not all have a turn; `batches` sets another
     number.
 
-    >>> sampler = SPC(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
+    >>> sampler = SPCSampler(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
     >>> [sorted(batch) for batch in sampler]
     [[0, 1, 2, 3]]
     """
@@ -38,22 +38,22 @@ class SPC(Sampler):
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        classes = grouped(Classes.of(labels), batch_size, per_class, replacement)
+        classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
         self.per_class = per_class
         self.replacement = replacement
-        batches = enough_batches(batches, classes, batch_size, batch_size // per_class)
+        batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         source = derive_batch_generator(self.seed, epoch)
         groups = self.batch_size // self.per_class
         if self.replacement == "study":
-            turns = uniform(torch.full((self.batches * groups,), len(self.classes)), source)
+            turns = draw_with_replacement(torch.full((self.batches * groups,), len(self.classes)), source)
             turns = turns.repeat_interleave(self.per_class)
-            cards = uniform(self.classes.sizes[turns], source)
+            cards = draw_with_replacement(self.classes.sizes[turns], source)
         else:
             visits = torch.zeros(self.batches, dtype=torch.int64)
-            turns = deal(torch.tensor([len(self.classes)]), visits, torch.full_like(visits, groups), source)
-            cards = deal(self.classes.sizes, turns, torch.full_like(turns, self.per_class), source)
+            turns = draw_in_turns(torch.tensor([len(self.classes)]), visits, torch.full_like(visits, groups), source)
+            cards = draw_in_turns(self.classes.sizes, turns, torch.full_like(turns, self.per_class), source)
             turns = turns.repeat_interleave(self.per_class)
         return self.classes.take(turns, cards).view(self.batches, self.batch_size)

@@ -4,16 +4,16 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
-from kinfold.samplers.classes import Classes
-from kinfold.samplers.dealing import deal, uniform
-from kinfold.samplers.options import check_choice, check_integer, enough_batches
+from kinfold.samplers.balanced_draws import draw_in_turns, draw_with_replacement
+from kinfold.samplers.checks import check_choice, check_integer, resolve_batches
+from kinfold.samplers.class_index import ClassIndex
 from kinfold.samplers.sampler import Sampler
 from kinfold.seeding import derive_batch_generator
 
 ROUNDS = 100  # of exchanges between batches; a few are enough unless no arrangement without repetition exists
 
 
-class SPCR(Sampler):
+class SPCRSampler(Sampler):
     """batch_size - 1 items of random classes; the last one is of the class of a random item of the batch.
 
     Random by class, not by item: a class of two comes as often as a class of a hundred. Most anchors have no positive
@@ -23,7 +23,7 @@ class SPCR(Sampler):
     of the batches), which batch it falls into is random; an item is repeated in a batch only where its class runs out.
     "study": every draw is independent, as Roth et al. ran it.
 
-    >>> [len(set(batch)) for batch in SPCR([0, 0, 0, 1, 1, 1], batch_size=3)]
+    >>> [len(set(batch)) for batch in SPCRSampler([0, 0, 0, 1, 1, 1], batch_size=3)]
     [3, 3]
     """
 
@@ -39,23 +39,23 @@ class SPCR(Sampler):
     ) -> None:
         check_integer(2, batch_size=batch_size)
         check_choice("replacement", replacement, ("when-needed", "study"))
-        classes = Classes.of(labels)
+        classes = ClassIndex.from_labels(labels)
         self.replacement = replacement
-        batches = enough_batches(batches, classes, batch_size, batch_size - 1)
+        batches = resolve_batches(batches, classes, batch_size, batch_size - 1)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         source = derive_batch_generator(self.seed, epoch)
         shape = (self.batches, self.batch_size - 1)
         if self.replacement == "study":
-            drawn = uniform(torch.full(shape, len(self.classes)), source)
-            mate = uniform(torch.full((self.batches, 1), self.batch_size - 1), source)
+            drawn = draw_with_replacement(torch.full(shape, len(self.classes)), source)
+            mate = draw_with_replacement(torch.full((self.batches, 1), self.batch_size - 1), source)
             drawn = torch.cat([drawn, drawn.gather(1, mate)], dim=1)
-            return self.classes.take(drawn, uniform(self.classes.sizes[drawn], source))
+            return self.classes.take(drawn, draw_with_replacement(self.classes.sizes[drawn], source))
         drawn = self._spread(source)
         drawn = torch.cat([drawn, self._mates(drawn, source)], dim=1)
         visits, visit_of, counts = torch.unique(self._visits(drawn), return_inverse=True, return_counts=True)
-        cards = deal(self.classes.sizes, visits % len(self.classes), counts, source)
+        cards = draw_in_turns(self.classes.sizes, visits % len(self.classes), counts, source)
         # the cards lie in the order of the visits: hand them to the places of each visit
         dealt = torch.empty_like(cards).index_copy_(0, torch.argsort(visit_of.flatten(), stable=True), cards)
         return self.classes.take(drawn, dealt.view_as(drawn))

@@ -89,7 +89,7 @@ class RunBuilder:
             (self.start or {}).get("parts", ()),
         )
         if ranks.size > 1:
-            models.rank_batch_norm(self.model)
+            models.synchronize_batch_norm(self.model)
         self.start_weights: dict[str, Tensor] | None = copy_weights(self.model) if start_known else None
 
     def check_data(self, folder: RunFolder, known: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from kinfold.models import Embedder, initialize
-from kinfold.models.features import Features
+from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.training import parts, warm_start
 from kinfold.training.config.settings import ModelConfig, RunConfig
 
@@ -52,7 +52,7 @@ def fit_start(model: Embedder, settings: ModelConfig, features: Callable[[], Ten
         return
     rows = features()
     if standardize:
-        assert isinstance(model.backbone, Features)  # nothing else takes the option
+        assert isinstance(model.backbone, PrecomputedFeatures)  # nothing else takes the option
         rows = model.backbone.standardize(rows)
     if settings.init != "random" and "head" not in keep:
         initialize(model.head, rows, settings.init, settings.init_length)  # type: ignore[arg-type]  # "auto" is resolved

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from kinfold.data.folds import make_folds
+from kinfold.data.folds import count_folds
 from kinfold.experiments import Bench
 from kinfold.experiments.bench_folder import BenchFolder, BenchRun
 from kinfold.experiments.repeat import Repeat, fold_folder, is_repeat
@@ -165,7 +165,7 @@ def _bench(bench: Bench) -> ReportInputs:
 
 
 def _repetition(folder: Path, seed: int, runs: Sequence[Run]) -> Repetition:
-    begun = bool(runs) and len(runs) == make_folds(runs[0].config.data.protocol)
+    begun = bool(runs) and len(runs) == count_folds(runs[0].config.data.protocol)
     return Repetition(seed, runs, Repeat(folder, runs) if begun else None)
 
 

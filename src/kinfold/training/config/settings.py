@@ -30,7 +30,7 @@ class DataConfig:
     protocol: which classes train, validate and test; see kinfold.data.folds. "given" keeps the splits of the data set.
     fold: which of the protocol's folds. test: "withheld" leaves the test items out of the run altogether, for whoever
     opens them after the last decision is made.
-    pipeline: a name of kinfold.data.pipeline; "auto" takes the backbone's. cache: decode once and keep in memory.
+    pipeline: a name for kinfold.data.create_pipeline; "auto" takes the backbone's. cache: decode once, keep in memory.
     background: the color that transparent pixels are drawn on, a name or "#rrggbb"; whatever uses the run later draws
     them on the same.
     """
@@ -60,7 +60,7 @@ class ModelConfig:
     init_length: how long embeddings are at a start from principal components, as a root mean square. To losses on raw
     vectors it is what a temperature is to others; losses on unit vectors do not depend on it.
     standardize: rows of features are centered and divided by one number, so that learning rates mean the same for
-    features of any unit; see kinfold.models.features. The head "identity" takes rows as they are all the same.
+    features of any unit; see kinfold.models.precomputed. The head "identity" takes rows as they are all the same.
     """
 
     backbone: str = "auto"

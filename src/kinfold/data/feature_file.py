@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, chosen, naming, read_columns, read_npy
+from kinfold.data.columns import Columns, explain_column_option, read_columns, read_npy, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, Rows
 
-USUAL = {
+USUAL_NAMES = {
     "embedding": ("embeddings", "embedding", "features", "feat", "x"),
     "label": ("labels", "label", "classes", "cls", "y", "targets"),
     "split": ("split",),
@@ -32,7 +32,7 @@ def features(
     file with a row for each.
     """
     root = Path(root)
-    names = chosen(columns, tuple(USUAL))
+    names = resolve_column_names(columns, tuple(USUAL_NAMES))
     if root.suffix.lower() == ".npy":
         if labels is None:
             raise ValueError(
@@ -78,12 +78,12 @@ def features(
 
 def _column(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array:
     if key in (columns or {}):
-        return read.require(names[key], naming(key))
-    usual = next((name for name in USUAL[key] if name in read.names), USUAL[key][0])
-    return read.require(usual, naming(key))
+        return read.require(names[key], explain_column_option(key))
+    usual = next((name for name in USUAL_NAMES[key] if name in read.names), USUAL_NAMES[key][0])
+    return read.require(usual, explain_column_option(key))
 
 
 def _optional(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array | None:
     if key in (columns or {}):
-        return read.require(names[key], naming(key))
-    return read.get(USUAL[key][0])
+        return read.require(names[key], explain_column_option(key))
+    return read.get(USUAL_NAMES[key][0])

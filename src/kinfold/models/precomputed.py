@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from kinfold.models.backbone import Backbone
 
 
-class Features(Backbone):
+class PrecomputedFeatures(Backbone):
     """(B, width) as they are, or standardized; half-precision rows, as files keep them, become float32.
 
     Args:
@@ -15,7 +15,7 @@ class Features(Backbone):
             one number for all columns. A learning rate then means the same for features of any unit. `standardize`
             takes both from the training rows; until then rows pass as they are.
 
-    >>> Features(width=2)(torch.tensor([[1.0, 2.0]], dtype=torch.float16))
+    >>> PrecomputedFeatures(width=2)(torch.tensor([[1.0, 2.0]], dtype=torch.float16))
     tensor([[1., 2.]])
     """
 
@@ -44,7 +44,7 @@ class Features(Backbone):
     def standardize(self, rows: Tensor) -> Tensor:
         """Take mean and scale from the training rows (N, width); returns the rows standardized.
 
-        >>> Features(width=1, standardize=True).standardize(torch.tensor([[1.0], [5.0]])).flatten()
+        >>> PrecomputedFeatures(width=1, standardize=True).standardize(torch.tensor([[1.0], [5.0]])).flatten()
         tensor([-1.,  1.])
         """
         if self.mean is None or self.scale is None:

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 
-class Turns:
+class ClassTurns:
     """Classes that are due; a batch takes those first, and others only when no more are due.
 
-    >>> turns = Turns(3)
-    >>> turns.taken(torch.tensor([0, 2]))
-    >>> turns.taken(torch.tensor([1, 2]))
+    >>> turns = ClassTurns(3)
+    >>> turns.mark_used(torch.tensor([0, 2]))
+    >>> turns.mark_used(torch.tensor([1, 2]))
     >>> turns.due
     tensor([ True,  True, False])
     """
@@ -17,7 +17,7 @@ class Turns:
     def __init__(self, classes: int) -> None:
         self.due = torch.ones(classes, dtype=torch.bool)
 
-    def taken(self, classes: Tensor) -> None:
+    def mark_used(self, classes: Tensor) -> None:
         """Note the classes of a batch."""
         ahead = classes[~self.due[classes]]  # these have begun the next round
         self.due[classes] = False

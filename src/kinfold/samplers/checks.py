@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kinfold import registry
 from kinfold.distributed import resolve_rank
-from kinfold.samplers.classes import Classes
+from kinfold.samplers.class_index import ClassIndex
 
 REPLACEMENT = ("when-needed", "never", "study")
 
@@ -34,7 +34,7 @@ def resolve_process(rank: int | None, ranks: int | None, batch_size: int) -> tup
     return rank, ranks
 
 
-def grouped(classes: Classes, batch_size: int, per_class: int, replacement: str) -> Classes:
+def select_classes(classes: ClassIndex, batch_size: int, per_class: int, replacement: str) -> ClassIndex:
     """The classes that batches of `per_class` items each are made of, after checking that they can be."""
     check_integer(1, batch_size=batch_size, per_class=per_class)
     check_choice("replacement", replacement, REPLACEMENT)
@@ -47,7 +47,7 @@ def grouped(classes: Classes, batch_size: int, per_class: int, replacement: str)
         )
     if replacement == "study":
         return classes
-    large = classes.with_at_least(per_class) if replacement == "never" else classes
+    large = classes.keep_at_least(per_class) if replacement == "never" else classes
     needed, found = batch_size // per_class, len(large)
     if found < needed:
         which = f" with at least {per_class} items (replacement='never')" if replacement == "never" else ""
@@ -59,7 +59,7 @@ def grouped(classes: Classes, batch_size: int, per_class: int, replacement: str)
     return large
 
 
-def enough_batches(batches: int | None, classes: Classes, batch_size: int, classes_per_batch: int) -> int:
+def resolve_batches(batches: int | None, classes: ClassIndex, batch_size: int, classes_per_batch: int) -> int:
     """Batches per epoch: as many as the items fill, and at least so many that every class has its turn."""
     if batches is not None:
         return batches

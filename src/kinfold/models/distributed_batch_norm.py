@@ -7,22 +7,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from kinfold.distributed import World
 
 
-def rank_batch_norm(model: nn.Module) -> nn.Module:
+def synchronize_batch_norm(model: nn.Module) -> nn.Module:
     """Replace every BatchNorm layer by one whose statistics are over all ranks, in place; returns the model.
 
     Parameters, buffers and keys stay the same ones. With one process nothing changes.
 
-    >>> [type(layer).__name__ for layer in rank_batch_norm(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))]
-    ['Linear', 'RankBatchNorm']
+    >>> [type(layer).__name__ for layer in synchronize_batch_norm(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))]
+    ['Linear', 'DistributedBatchNorm']
     """
     if isinstance(model, _BatchNorm):
         return _replaced(model)
     for name, child in [*model.named_children()]:
-        setattr(model, name, rank_batch_norm(child))
+        setattr(model, name, synchronize_batch_norm(child))
     return model
 
 
-class RankBatchNorm(_BatchNorm):
+class DistributedBatchNorm(_BatchNorm):
     """(B, C, ...) normalised by mean and variance of each channel over the batches of all ranks, of whatever sizes."""
 
     def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002  # torch's name of it
@@ -80,14 +80,14 @@ def _statistics(batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _replaced(layer: _BatchNorm) -> nn.Module:
-    if isinstance(layer, RankBatchNorm):
+    if isinstance(layer, DistributedBatchNorm):
         return layer
     if type(layer) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
         raise ValueError(
             f"{type(layer).__name__} does more than batch norm, or does it in its own way, and cannot be replaced; "
             "batch_norm='frozen-statistics' needs no other ranks"
         )
-    made = RankBatchNorm(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
+    made = DistributedBatchNorm(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
     made.affine, made.track_running_stats = layer.affine, layer.track_running_stats
     # the very tensors, so that an optimiser made before goes on training them
     for name in ("weight", "bias"):

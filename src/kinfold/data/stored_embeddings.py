@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data.columns import Columns, read_columns
-from kinfold.data.features import USUAL
+from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array
 
 KEYS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredEmbeddings:
     """Rows of a file: embeddings (N, d), labels (N,), and coarse labels (N,) where asked for; the words of its column
     `split`, where it has one."""
 
@@ -24,14 +24,14 @@ class Stored:
     splits: tuple[str, ...] = ()
 
 
-def read_stored(
+def read_stored_embeddings(
     path: Path | str,
     *,
     embeddings_key: str | None = None,
     labels_key: str | None = None,
     coarse_key: str | None = None,
     where: Sequence[str] = (),
-) -> Stored:
+) -> StoredEmbeddings:
     """Read an .npz or Parquet file; `where` holds conditions such as "split=test" on other columns of it."""
     ending = Path(path).suffix.lower()
     if ending in (".npy", ".csv"):
@@ -43,8 +43,8 @@ def read_stored(
             "numpy.savez('embeddings.npz', embeddings=..., labels=...)"
         )
     columns = read_columns(path)
-    embeddings = _found(columns, embeddings_key, USUAL["embedding"], "embeddings")
-    labels = _found(columns, labels_key, USUAL["label"], "labels")
+    embeddings = _found(columns, embeddings_key, USUAL_NAMES["embedding"], "embeddings")
+    labels = _found(columns, labels_key, USUAL_NAMES["label"], "labels")
     coarse = _found(columns, coarse_key, (), "coarse labels") if coarse_key else None
     if len(embeddings) != len(labels):
         raise ValueError(f"{path}: {len(embeddings)} embeddings but {len(labels)} labels")
@@ -58,7 +58,7 @@ def read_stored(
         coarse = None if coarse is None else coarse[keep]
     split = columns.values.get("split")
     words = () if split is None else tuple(sorted({str(word) for word in split.reshape(-1).tolist()}))
-    return Stored(embeddings, labels, coarse, words)
+    return StoredEmbeddings(embeddings, labels, coarse, words)
 
 
 def _found(columns: Columns, key: str | None, usual: tuple[str, ...], what: str) -> Array:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, chosen, holds_images, naming, read_columns
+from kinfold.data.columns import Columns, explain_column_option, holds_images, read_columns, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
-from kinfold.data.features import USUAL
+from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array, EncodedImages, ImageFiles
 from kinfold.optional import import_optional
 
@@ -32,15 +32,15 @@ def table(
     Instead of path, a Parquet file may hold the images themselves, in a column image: the bytes of each file, or the
     structs {bytes, path} that Hugging Face's library writes. Numbers of its ClassLabel columns become names.
     """
-    names = chosen(columns, COLUMNS)
+    names = resolve_column_names(columns, COLUMNS)
     read = read_columns(root)
     items = _items(read, names, columns or {}, images)
-    labels = read.filled(names["label"], naming("label"))
+    labels = read.require_filled(names["label"], explain_column_option("label"))
     splits = read.get(names["split"])
     role = read.get(names["role"])
     coarse = read.get(names["coarse"])
     for key in {*(columns or {})} - {"path", "image"}:
-        read.require(names[key], naming(key))
+        read.require(names[key], explain_column_option(key))
     return create_dataset(
         read.path.stem,
         items,
@@ -51,7 +51,7 @@ def table(
     )
 
 
-def holds_pictures(path: Path) -> bool:
+def is_image_table(path: Path) -> bool:
     """Whether a .csv or .parquet file is a table of images, not one of features."""
     if path.suffix.lower() not in (".parquet", ".pq"):
         return path.suffix.lower() == ".csv"
@@ -60,7 +60,7 @@ def holds_pictures(path: Path) -> bool:
         schema = parquet.read_schema(str(path))
     except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file
         raise ValueError(f"{path} is not a readable Parquet file: {unreadable}") from None
-    features = any(name in schema.names for name in USUAL["embedding"])
+    features = any(name in schema.names for name in USUAL_NAMES["embedding"])
     return any(holds_images(kind) for kind in schema.types) or ("path" in schema.names and not features)
 
 
@@ -76,10 +76,10 @@ def _items(
     if name is None:
         if "image" in columns:
             kinds = ", ".join(read.images) or "none"
-            read.require(names["image"], naming("image"))
+            read.require(names["image"], explain_column_option("image"))
             raise ValueError(f"{read.path}: {names['image']!r} holds no bytes of images; columns that do: {kinds}")
-        hint = naming("path") if not read.images else naming("image")
-        paths = read.filled(names["path"], hint)
+        hint = explain_column_option("path") if not read.images else explain_column_option("image")
+        paths = read.require_filled(names["path"], hint)
     else:
         column = read.images[name]
         absent = np.flatnonzero(column.missing)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kinfold import registry
 from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.image_reading import BACKGROUND, Mode, parse_background
-from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GREY, STUDY_BN_INCEPTION, Normalize
+from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GRAY, STUDY_BN_INCEPTION, Normalize
 from kinfold.data.transforms import (
     BICUBIC,
     CenterCrop,
@@ -58,7 +58,7 @@ PIPELINES: dict[str, Pipeline] = {
         Compose((Warp(256), RandomCrop(227), RandomFlip())), Compose((Warp(256), CenterCrop(227))), BN_INCEPTION
     ),
     # glyphs and Omniglot for small networks: 28 x 28, grey
-    "small-grey": Pipeline(Warp(28), Warp(28), SMALL_GREY, "L"),
+    "small-grey": Pipeline(Warp(28), Warp(28), SMALL_GRAY, "L"),
     "efficientnet-lite": Pipeline(
         Compose((RandomResizedCrop(224, resample=BICUBIC), RandomFlip())),
         Compose((Resize(256, BICUBIC), CenterCrop(224))),
@@ -70,7 +70,7 @@ PIPELINES: dict[str, Pipeline] = {
 def create_pipeline(name: str) -> Pipeline:
     """A pipeline by its name.
 
-    >>> pipeline("bn-inception").normalize.bgr
+    >>> create_pipeline("bn-inception").normalize.bgr
     True
     """
     if name not in PIPELINES:

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 
-def deal(sizes: Tensor, decks: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
+def draw_in_turns(sizes: Tensor, decks: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
     """Cards (sum(counts),) for visits to decks: visit v takes the next counts[v] >= 1 cards of deck decks[v].
 
     Deck g has cards 0..sizes[g]-1. A deck that runs out is shuffled anew. Two things hold at any time: cards of one
     deck have been dealt equally often up to one, and a visit holds no card twice unless it takes more than the deck has
     (then each as evenly as possible). Work is that of sorting the cards dealt and those of the decks used.
 
-    >>> cards = deal(torch.tensor([3]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2]), torch.Generator())
+    >>> cards = draw_in_turns(torch.tensor([3]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2]), torch.Generator())
     >>> torch.bincount(cards)
     tensor([2, 2, 2])
     """
@@ -28,10 +28,10 @@ def deal(sizes: Tensor, decks: Tensor, counts: Tensor, generator: torch.Generato
     return stream[visit_begin.repeat_interleave(counts, output_size=total) + within]
 
 
-def hands(sizes: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
+def draw_distinct(sizes: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
     """One visit to each deck, (sum(counts),): as `deal`, but a large deck is not shuffled for a few cards.
 
-    >>> hands(torch.tensor([10**9, 1]), torch.tensor([3, 2]), torch.Generator()).shape
+    >>> draw_distinct(torch.tensor([10**9, 1]), torch.tensor([3, 2]), torch.Generator()).shape
     torch.Size([5])
     """
     large = sizes > 8 * counts
@@ -39,14 +39,14 @@ def hands(sizes: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
     cards = torch.empty_like(owner)
     if not bool(large.all()):
         small = (~large).nonzero().flatten()
-        cards[~large[owner]] = deal(sizes[small], torch.arange(small.shape[0]), counts[small], generator)
+        cards[~large[owner]] = draw_in_turns(sizes[small], torch.arange(small.shape[0]), counts[small], generator)
     if bool(large.any()):
         size, count = sizes[large], counts[large]
         hand = torch.full((size.shape[0], int(count.max())), -1)
         for step in range(hand.shape[1]):
             # Floyd's draw of a set: a card that is held already gives way to the highest one allowed, which is not
             highest = size - count + step
-            card = uniform(highest + 1, generator)
+            card = draw_with_replacement(highest + 1, generator)
             held = (hand == card[:, None]).any(dim=1)
             hand[:, step] = torch.where(held, highest, card)
         cards[large[owner]] = hand[torch.arange(hand.shape[1]) < count[:, None]]
@@ -88,7 +88,7 @@ def _shuffled_streams(
     return stream
 
 
-def uniform(sizes: Tensor, generator: torch.Generator) -> Tensor:
+def draw_with_replacement(sizes: Tensor, generator: torch.Generator) -> Tensor:
     """Independent uniform numbers in 0..sizes-1, of the shape of `sizes`: draws with replacement."""
     chance = torch.rand(sizes.shape, generator=generator, dtype=torch.float64)
     return torch.minimum((chance * sizes).long(), sizes - 1)

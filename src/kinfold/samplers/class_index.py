@@ -9,7 +9,7 @@ from kinfold.pairs.labels import Labels, reindex
 
 
 @dataclass(frozen=True)
-class Classes:
+class ClassIndex:
     """Items in the order of their classes: class c has the `sizes[c]` items from `starts[c]` on."""
 
     items: Tensor  # (N,) int64, indices into the labels
@@ -17,10 +17,10 @@ class Classes:
     sizes: Tensor  # (C,)
 
     @staticmethod
-    def of(labels: Labels) -> "Classes":
+    def from_labels(labels: Labels) -> "ClassIndex":
         """Group the items by label; labels are any integers or strings.
 
-        >>> Classes.of(["wren", "crow", "wren"]).items
+        >>> ClassIndex.from_labels(["wren", "crow", "wren"]).items
         tensor([1, 0, 2])
         """
         code, names = reindex(labels)
@@ -28,7 +28,7 @@ class Classes:
             raise ValueError("labels are empty: a sampler needs the label of every item it may draw")
         code = code.cpu()
         sizes = torch.bincount(code, minlength=len(names))
-        return Classes(torch.argsort(code, stable=True), sizes.cumsum(0) - sizes, sizes)
+        return ClassIndex(torch.argsort(code, stable=True), sizes.cumsum(0) - sizes, sizes)
 
     def __len__(self) -> int:
         return self.sizes.shape[0]
@@ -37,10 +37,10 @@ class Classes:
         """How many items these classes have together."""
         return int(self.sizes.sum())
 
-    def with_at_least(self, size: int) -> "Classes":
+    def keep_at_least(self, size: int) -> "ClassIndex":
         """Only the classes with so many items."""
         kept = self.sizes >= size
-        return Classes(self.items, self.starts[kept], self.sizes[kept])
+        return ClassIndex(self.items, self.starts[kept], self.sizes[kept])
 
     def take(self, classes: Tensor, positions: Tensor) -> Tensor:
         """The items at these positions within these classes; both tensors have one shape."""

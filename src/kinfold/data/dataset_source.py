@@ -19,26 +19,26 @@ class DatasetSource:
     archives: str
     tree: str
 
-    def how_to_get(self, root: Path) -> str:
+    def explain_download(self, root: Path) -> str:
         """Two lines that say what to fetch and what to put where."""
         return (
             f"Get {self.archives} from {self.home} and unpack it (kinfold.data.unpack(archive, folder)) so that "
             f"{root} holds\n{self.tree}"
         )
 
-    def find(self, root: Path | str, inner: str, needed: Sequence[str]) -> Path:
+    def find_folder(self, root: Path | str, inner: str, needed: Sequence[str]) -> Path:
         """The folder with the needed files: `root` itself, or the folder `inner` of the archive inside it."""
         root = Path(root)
         if not root.is_dir():
-            raise ValueError(f"{self.name}: there is no folder {root}. {self.how_to_get(root)}")
+            raise ValueError(f"{self.name}: there is no folder {root}. {self.explain_download(root)}")
         # the folder that holds more of what is needed is the one to complain about
         folder = max((root, root / inner), key=lambda place: sum((place / name).exists() for name in needed))
         missing = [name for name in needed if not (folder / name).exists()]
         if missing:
-            raise ValueError(f"{self.name}: {folder} has no {' and no '.join(missing)}. {self.how_to_get(root)}")
+            raise ValueError(f"{self.name}: {folder} has no {' and no '.join(missing)}. {self.explain_download(root)}")
         return folder
 
-    def lines(self, path: Path, fields: int, header: int = 0) -> list[list[str]]:
+    def read_rows(self, path: Path, fields: int, header: int = 0) -> list[list[str]]:
         """The lines of a text file split at blanks, the last field with its blanks kept; a short line is named."""
         try:
             text = path.read_text(encoding="utf-8")
@@ -54,14 +54,14 @@ class DatasetSource:
             rows.append([field.strip() for field in row])
         return rows
 
-    def integers(self, path: Path, words: Sequence[str]) -> list[int]:
+    def parse_integers(self, path: Path, words: Sequence[str]) -> list[int]:
         """Words of a file that must be whole numbers."""
         try:
             return [int(word) for word in words]
         except ValueError as wrong:
             raise ValueError(f"{self.name}: {path} has a field that should be a number: {wrong}") from None
 
-    def boxes(self, path: Path, rows: Mapping[str, Sequence[str]], keys: Sequence[str]) -> Array:
+    def parse_boxes(self, path: Path, rows: Mapping[str, Sequence[str]], keys: Sequence[str]) -> Array:
         """Four numbers for each key, (N, 4) float; `rows` are those of the file at `path`."""
         lost = next((key for key in keys if key not in rows), None)
         if lost is not None:
@@ -71,7 +71,7 @@ class DatasetSource:
         except ValueError as wrong:
             raise ValueError(f"{self.name}: {path} has a field that should be a number: {wrong}") from None
 
-    def check(self, dataset: Dataset, expected: Mapping[str, tuple[int, int]]) -> Dataset:
+    def check_complete(self, dataset: Dataset, expected: Mapping[str, tuple[int, int]]) -> Dataset:
         """The data set itself, after its counts and files were found complete.
 
         `expected`: images and classes for a split, a role, or "all".

@@ -21,7 +21,7 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
                 f"{root} is a table, not a folder of images: read it with --data table (load('table', ...))"
             )
         raise ValueError(f"there is no folder {root}")
-    paths = images_below(root)
+    paths = list_images(root)
     if not paths:
         raise ValueError(
             f"{root} holds no images; put them into one sub-folder for each class: {root / 'wren' / '1.jpg'} "
@@ -46,7 +46,7 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
     )
 
 
-def images_below(root: Path) -> list[str]:
+def list_images(root: Path) -> list[str]:
     """Paths of all image files below a folder, relative to it with '/' between, sorted; hidden ones left out."""
     found: list[str] = []
     _collect(str(root), "", found)

@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 
-class Bank:
+class EmbeddingBank:
     """A table of `size` rows on the CPU; the first embeddings that are written set its width and precision."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.table: Tensor | None = None  # (N, D)
-        self.known = torch.zeros(size, dtype=torch.bool)  # (N,)
+        self.is_written = torch.zeros(size, dtype=torch.bool)  # (N,)
 
     @property
-    def complete(self) -> bool:
-        return self.table is not None and bool(self.known.all())
+    def is_complete(self) -> bool:
+        return self.table is not None and bool(self.is_written.all())
 
-    def rows(self) -> Tensor:
+    def read_all(self) -> Tensor:
         """The whole table (N, D); ValueError while some rows were never written."""
-        if self.table is None or not self.complete:
-            missing = int((~self.known).sum())
+        if self.table is None or not self.is_complete:
+            missing = int((~self.is_written).sum())
             raise ValueError(
                 f"the embeddings of {missing} of {self.size} items are not known yet; embed the whole training set "
                 "once and give it to sampler.update(indices, embeddings) before the first epoch"
@@ -55,14 +55,14 @@ class Bank:
             raise ValueError(f"the bank holds {self.table.shape[1]} dimensions, got {value.shape[1]}")
         # numpy keeps the last of repeated indices; torch leaves it open
         self.table.numpy()[index.numpy()] = value.numpy()
-        self.known[index.long()] = True
+        self.is_written[index.long()] = True
 
     def state_dict(self) -> dict[str, Any]:
-        return {"embeddings": self.table, "known": self.known}
+        return {"embeddings": self.table, "known": self.is_written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         table, known = state["embeddings"], state["known"]
         if known.shape != (self.size,) or (table is not None and table.shape[0] != self.size):
             raise ValueError(f"the saved bank has {known.shape[0]} items, this one {self.size}; use the same labels")
         self.table = None if table is None else table.detach().cpu().clone()
-        self.known = known.cpu().clone()
+        self.is_written = known.cpu().clone()

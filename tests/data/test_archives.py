@@ -153,7 +153,7 @@ def zeros(path, size, kind):
 
 @pytest.mark.parametrize("kind", ["zip", "gz", "bz2", "xz"])
 def test_an_archive_that_grows_a_thousand_times_is_refused_before_anything_is_written(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("kinfold.data.unpack"), "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(importlib.import_module("kinfold.data.archives"), "ALWAYS_ALLOWED", 1 << 20)
     archive = zeros(tmp_path / "bomb", 16 << 20, kind)
     with pytest.raises(ValueError, match=r"bomb is refused: its [0-9,]+ bytes unpack to more than .*limit=BYTES"):
         unpack(archive, tmp_path / "out")

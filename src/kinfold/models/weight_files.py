@@ -11,9 +11,9 @@ from kinfold.models.backbone import Backbone
 SHOWN = 4  # keys that an error names
 
 
-def manifest(backbone: Backbone) -> dict[str, tuple[int, ...]]:
+def list_weight_shapes(backbone: Backbone) -> dict[str, tuple[int, ...]]:
     """Key -> shape of what a weight file must hold. Counters of batches, which old files lack, are not asked for."""
-    return {key: tuple(value.shape) for key, value in backbone.weighted().state_dict().items() if not _counter(key)}
+    return {key: tuple(value.shape) for key, value in backbone.get_network().state_dict().items() if not _counter(key)}
 
 
 def load_weights(backbone: Backbone, path: Path | str) -> None:
@@ -23,7 +23,7 @@ def load_weights(backbone: Backbone, path: Path | str) -> None:
     classifier, missing counters of batches, and vectors stored as one row (1, C), as early Caffe conversions have them.
     """
     path = Path(path)
-    expected = manifest(backbone)
+    expected = list_weight_shapes(backbone)
     found = {
         key: value
         for key, value in _without_prefix(read_weights(path)).items()
@@ -45,9 +45,9 @@ def load_weights(backbone: Backbone, path: Path | str) -> None:
     if problems:
         raise ValueError(
             f"{path} does not fit {type(backbone).__name__}: {'; '.join(problems)}. Expected is "
-            f"{backbone.weight_file}; kinfold.models.manifest(backbone) lists its {len(expected)} keys"
+            f"{backbone.weight_file}; kinfold.models.list_weight_shapes(backbone) lists its {len(expected)} keys"
         )
-    backbone.weighted().load_state_dict(
+    backbone.get_network().load_state_dict(
         found, strict=False
     )  # all that strict would refuse is refused above, in plainer words
 

@@ -8,12 +8,12 @@ import torch
 
 from kinfold.data.dataset import Dataset
 from kinfold.data.image_reading import BACKGROUND, ImageError, Mode
-from kinfold.data.images import SKIPPING, Errors, check_errors, decoded
+from kinfold.data.images import SKIP_HINT, Errors, check_errors, decode_all
 from kinfold.data.items import Array
 from kinfold.data.transforms import Resize
 
 
-class Pictures:
+class DecodedImages:
     """Decoded images of any sizes: uint8 (H, W, 3) or (H, W)."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
@@ -25,9 +25,9 @@ class Pictures:
     def __getitem__(self, index: int, /) -> Array:
         return self._arrays[index]
 
-    def take(self, indices: Array) -> "Pictures":
+    def take(self, indices: Array) -> "DecodedImages":
         """The images at these positions; the pixels are shared, not copied."""
-        return Pictures([self._arrays[index] for index in indices.tolist()])
+        return DecodedImages([self._arrays[index] for index in indices.tolist()])
 
 
 def cache_images(
@@ -51,10 +51,10 @@ def cache_images(
     arrays: list[Array] = []
     skipped: dict[int, str] = {}
     size = 0
-    for index, image in enumerate(decoded(dataset, workers, mode, background)):
+    for index, image in enumerate(decode_all(dataset, workers, mode, background)):
         if isinstance(image, ImageError):
             if errors == "raise":
-                raise ImageError(f"{image}; {SKIPPING}")
+                raise ImageError(f"{image}; {SKIP_HINT}")
             skipped[index] = str(image)
             continue
         if shrink is not None and short_side is not None and min(image.size) > short_side:
@@ -68,4 +68,4 @@ def cache_images(
             )
     keep = np.ones(len(dataset), dtype=bool)
     keep[list(skipped)] = False
-    return replace(dataset.where(keep), items=Pictures(arrays)), skipped
+    return replace(dataset.where(keep), items=DecodedImages(arrays)), skipped
