@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kinfold import registry
+from kinfold.registry import lookup
 
 
 @pytest.fixture
 def interruptible():
-    """SIGINT as at a terminal: a shell that starts the tests in the background has them ignore it."""
+    """Handle SIGINT as at a terminal; a shell that starts the tests in the background makes them ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before or signal.SIG_DFL)
@@ -19,13 +19,13 @@ def interruptible():
 
 @pytest.fixture
 def own_names(monkeypatch):
-    """Names that a test registers, and modules that it loads from elsewhere for that, are gone when it ends."""
-    monkeypatch.setattr(registry, "_ADDED", registry.added())
-    monkeypatch.setattr(registry, "_TARGETS", {kind: {**targets} for kind, targets in registry._TARGETS.items()})
-    before = [*sys.path]
-    monkeypatch.setattr(sys, "path", [*before])
+    """Undo what a test registers, and forget the modules that it loads for that."""
+    monkeypatch.setattr(lookup, "_added", [*lookup._added])
+    monkeypatch.setattr(lookup, "_targets", {kind: {**targets} for kind, targets in lookup._targets.items()})
+    path_before = [*sys.path]
+    monkeypatch.setattr(sys, "path", [*path_before])
     yield
-    places = {Path(place) for place in sys.path if place not in before}
+    added_folders = {Path(folder) for folder in sys.path if folder not in path_before}
     for name, module in [*sys.modules.items()]:
-        if Path(getattr(module, "__file__", None) or "/").parent in places:
+        if Path(getattr(module, "__file__", None) or "/").parent in added_folders:
             del sys.modules[name]

@@ -54,7 +54,7 @@ ROOMS = [
 
 def own(kind):
     """Names of the package, without what other tests registered."""
-    added = {(entry[0], entry[1]) for entry in kinfold.registry.added()}
+    added = {(entry[0], entry[1]) for entry in kinfold.registry.list_added()}
     return [name for name in kinfold.list(kind) if (kind, name) not in added]
 
 

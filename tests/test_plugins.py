@@ -57,8 +57,8 @@ def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_na
     assert done.returncode == 0, done.stderr
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder)
     assert code == 2
-    assert f"the run {folder} cannot be opened: unknown name 'worst-pair' in losses" in errors
-    assert "kinfold.list('losses') shows all, and --plugin FILE adds your own" in errors
+    assert f"the run {folder} cannot be opened: loss 'worst-pair' not found" in errors
+    assert "`kinfold list losses` shows all names, and --plugin FILE adds yours" in errors
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder, "--json", "--plugin", worst_pair)
     assert code == 0, errors
     assert Run.open(folder).config.loss.name == "worst-pair"
@@ -129,7 +129,7 @@ print(*(warning.message for warning in caught), sep=chr(10))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     made, *warned = done.stdout.splitlines()
     assert made == "WorstPair Margin", done.stderr
-    assert warned == ["worst_pair:WorstPair is not used: 'margin' in losses is kinfold.losses.margin:Margin already"]
+    assert warned == ["worst_pair:WorstPair is ignored: 'margin' in losses is already kinfold.losses.margin:Margin"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ print(*(warning.message for warning in caught), sep=chr(10))
         (
             "inner.py",
             "import kinfold\ndef f():\n    @kinfold.register('losses', 'inner')\n    class Inner: ...\nf()",
-            "must stand at the top of its file",
+            "must stand at the top level of its file",
         ),
         ("misspelt.py", "import kinfold\nkinfold.register('loses', 'x')(object)", "did you mean 'losses'"),
     ],
@@ -167,7 +167,7 @@ def test_a_target_that_is_not_there_is_named(own_names):
     with pytest.raises(ValueError, match=r"'gone' in losses is registered as .*margin:Gone, but there is no Gone in"):
         kinfold.losses.create("gone")
     registry.register("losses", "typed", "__main__:TypedIntoANotebook")
-    with pytest.raises(ValueError, match="main program, which other processes do not see: put it into a file"):
+    with pytest.raises(ValueError, match="main program, which other processes cannot import: move it into a file"):
         kinfold.losses.create("typed")
 
 
@@ -255,7 +255,7 @@ def test_what_is_no_loss_is_said_when_it_is_created(own_names):
         ValueError, match=r"Forgetful.terms gave back NoneType instead of Terms; end it with pairs\.per"
     ):
         forgetful(torch.eye(4), torch.tensor([0, 0, 1, 1]))
-    with pytest.raises(ValueError, match="a name in losses is a word, got None"):
+    with pytest.raises(ValueError, match="a name in losses must be a string, got None"):
         kinfold.losses.create(None)
     with pytest.raises(ValueError, match="'glyphs' is not read from a folder: leave root out"):
         kinfold.data.load("glyphs", "photos")

@@ -1,6 +1,6 @@
-"""kinfold: learn an embedding in which things of one kind lie together, and measure honestly how well that works.
+"""kinfold: deep metric learning. Learn an embedding in which items of one class lie close together, and evaluate it.
 
-Rooms (`kinfold.losses`, `kinfold.miners`, `kinfold.pairs`, ...) are loaded when they are first used.
+Subpackages (`kinfold.losses`, `kinfold.miners`, `kinfold.metrics`, ...) are imported when they are first used.
 """
 
 import importlib
@@ -9,23 +9,47 @@ from typing import TYPE_CHECKING, Any
 from kinfold import registry
 
 if TYPE_CHECKING:
+    from builtins import list as builtins_list
+
     from kinfold import data as data
     from kinfold import dro as dro
+    from kinfold import experiments as experiments
     from kinfold import losses as losses
     from kinfold import metrics as metrics
     from kinfold import miners as miners
     from kinfold import models as models
     from kinfold import pairs as pairs
+    from kinfold import papers as papers
+    from kinfold import report as report
     from kinfold import samplers as samplers
     from kinfold import training as training
     from kinfold.learner import MetricLearner as MetricLearner
     from kinfold.training.run import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_ROOMS = ("data", "dro", "losses", "metrics", "miners", "models", "pairs", "samplers", "training")
-# what is used so often that it stands at the door
-_DOOR = {"MetricLearner": "kinfold.learner", "train": "kinfold.training.run"}
+# name: module that it is imported from on first use
+_LAZY = {
+    **{
+        name: f"kinfold.{name}"
+        for name in (
+            "data",
+            "dro",
+            "experiments",
+            "losses",
+            "metrics",
+            "miners",
+            "models",
+            "pairs",
+            "papers",
+            "report",
+            "samplers",
+            "training",
+        )
+    },
+    "MetricLearner": "kinfold.learner",
+    "train": "kinfold.training.run",
+}
 
 list = registry.names
 register = registry.register
@@ -35,14 +59,17 @@ __all__ = [
     "__version__",
     "data",
     "dro",
+    "experiments",
     "list",
     "losses",
     "metrics",
     "miners",
     "models",
     "pairs",
+    "papers",
     "register",
     "registry",
+    "report",
     "samplers",
     "train",
     "training",
@@ -50,16 +77,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"kinfold.{name}")
-    if name in _DOOR:
-        return getattr(importlib.import_module(_DOOR[name]), name)
-    raise AttributeError(f"module 'kinfold' has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kinfold' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    return module if module.__name__ == f"kinfold.{name}" else getattr(module, name)
 
 
 def __dir__() -> "builtins_list[str]":
     return sorted(__all__)
-
-
-if TYPE_CHECKING:
-    from builtins import list as builtins_list

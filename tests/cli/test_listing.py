@@ -1,6 +1,7 @@
-"""`kinfold list`: every name, and what stands under it."""
+"""`kinfold list` shows every name, and describes one with its arguments."""
 
 import json
+import re
 
 import pytest
 
@@ -20,29 +21,31 @@ def test_list(capsys, monkeypatch):
     assert "did you mean 'metrics'" in errors
 
 
-def test_a_name_is_told_with_its_paper_and_its_options(capsys, monkeypatch):
+def test_a_name_is_described_with_its_paper_and_its_arguments(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "list", "losses", "triplet")
     assert code == 0
     assert out.startswith("Triplet: every positive nearer than every negative by a margin (Schroff et al., CVPR 2015).")
     assert "Squared Euclidean distances of unit vectors" in out
-    assert "  margin     0.2\n  squared    true\n" in out
+    assert re.search(r"^  margin: float = 0\.2\n(      .*\n)?  squared: bool = true\n", out, flags=re.MULTILINE)
     code, out, _ = run(capsys, monkeypatch, "list", "sets", "kl", "--json")
-    found = json.loads(out)
-    assert found["options"] == {"gamma": "needed"}
-    assert ">>>" not in found["text"]
+    description = json.loads(out)
+    gamma = description["options"].pop("gamma")
+    assert (gamma["type"], gamma["default"]) == ("float", None)
+    assert not description["options"]
+    assert ">>>" not in description["text"]
 
 
 @pytest.mark.parametrize("kind", registry.kinds())
-def test_every_name_has_a_line_of_its_own_in_the_list(kind, capsys, monkeypatch):
+def test_the_list_of_a_kind_has_one_line_per_name(kind, capsys, monkeypatch):
     _, out, _ = run(capsys, monkeypatch, "list", kind)
     lines = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert [*lines] == kinfold.list(kind)
-    for name, told in lines.items():
+    for name, summary in lines.items():
         _, text, _ = run(capsys, monkeypatch, "list", kind, name)
-        assert " ".join(text.removeprefix("#").split()).startswith(told)
+        assert " ".join(text.removeprefix("#").split()).startswith(summary)
 
 
-def test_a_plugin_tells_its_own_line(tmp_path, own_names, capsys, monkeypatch):
+def test_a_plugin_is_listed_with_its_summary(tmp_path, own_names, capsys, monkeypatch):
     text = 'import kinfold\n\n@kinfold.register("miners", "mine")\ndef mine():\n    """Mine alone."""\n'
     (tmp_path / "own_miner.py").write_text(text)
     _, out, _ = run(capsys, monkeypatch, "list", "miners", "--plugin", tmp_path / "own_miner.py")
@@ -52,7 +55,7 @@ def test_a_plugin_tells_its_own_line(tmp_path, own_names, capsys, monkeypatch):
     assert out.splitlines()[-1] == "elsewhere"
 
 
-def test_a_recipe_and_a_table_are_shown_as_they_are(capsys, monkeypatch):
+def test_a_recipe_and_a_table_are_printed_as_files(capsys, monkeypatch):
     _, out, _ = run(capsys, monkeypatch, "list", "recipes", "images")
     assert "[model]" in out
     assert "kinfold train images --root" in out
@@ -61,7 +64,7 @@ def test_a_recipe_and_a_table_are_shown_as_they_are(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "told"),
+    ("kind", "name", "suggestion"),
     [
         ("losses", "triplt", "did you mean 'triplet'"),
         ("recipes", "imges", "did you mean 'images'"),
@@ -69,14 +72,14 @@ def test_a_recipe_and_a_table_are_shown_as_they_are(capsys, monkeypatch):
         ("loses", "triplet", "did you mean 'losses'"),
     ],
 )
-def test_a_wrong_name_is_told_the_nearest(kind, name, told, capsys, monkeypatch):
+def test_a_misspelled_name_gets_a_suggestion(kind, name, suggestion, capsys, monkeypatch):
     code, _, errors = run(capsys, monkeypatch, "list", kind, name)
     assert code == 2
-    assert told in errors
+    assert f"\nhelp: {suggestion}" in errors
 
 
 @pytest.mark.parametrize("kind", [kind for kind in registry.kinds() if kind not in ("recipes", "tables")])
-def test_every_name_says_what_it_is(kind, capsys, monkeypatch):
+def test_every_name_has_a_description(kind, capsys, monkeypatch):
     for name in kinfold.list(kind):
         code, out, _ = run(capsys, monkeypatch, "list", kind, name)
         assert code == 0

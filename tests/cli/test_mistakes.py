@@ -41,8 +41,8 @@ def desk(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["trian", "glyphs"], "Did you mean 'train'?"),
-        (["train", "featurs"], "unknown recipe 'featurs' (did you mean 'features'?)"),
+        (["trian", "glyphs"], "error: no such command 'trian'\nhelp: did you mean 'train'?\n"),
+        (["train", "featurs"], "error: recipe 'featurs' not found\nhelp: did you mean 'features'?\n"),
         (["train", "features"], "Give its folder or file with --root on the command line"),
         (["train", "features", "--root", "nowhere.npz"], "there is no file"),
         (["train", "features", "--root", "short.npz"], "240 embeddings but labels of shape (239,)"),
@@ -53,13 +53,16 @@ def desk(tmp_path, monkeypatch):
             ["train", "features", "--root", "rows.npz", "--set", "data.columns.label=y"],
             "stands in options, as in --set",
         ),
-        (["train", "features", "--root", "rows.npz", "--loss", "tripplet"], "(did you mean 'triplet'?)"),
+        (
+            ["train", "features", "--root", "rows.npz", "--loss", "tripplet"],
+            "error: loss 'tripplet' not found\nhelp: did you mean 'triplet'?\n",
+        ),
         (
             ["train", "features", "--root", "rows.npz", "--set", "loss.marign=1"],
-            "no option 'marign' (did you mean 'mar",
+            "no option 'marign'\nhelp: did you mean 'margin'?\nhelp: it takes margin, ",
         ),
-        (["train", "features", "--root", "rows.npz", "--set", "training.steps=ten"], "must be a whole number"),
-        (["train", "features", "--root", "rows.npz", "--set", "steps=10"], "(did you mean 'training.steps'?)"),
+        (["train", "features", "--root", "rows.npz", "--set", "training.steps=ten"], "must be an integer"),
+        (["train", "features", "--root", "rows.npz", "--set", "steps=10"], "\nhelp: did you mean 'training.steps'?"),
         (["train", "features", "--root", "rows.npz", "--set", "steps"], "a change looks like loss.k=160"),
         (["train", "features", "--root", "rows.npz", "--set", "sampler.batch_size=81"], "batch_size=80 or 85"),
         (
@@ -75,8 +78,11 @@ def desk(tmp_path, monkeypatch):
             ["train", "features", "--root", "rows.npz", "--loss", "proxy-anchor", "--set", "miner.name=semihard"],
             "there is nothing to mine; leave the miner out (in a recipe: --set miner.name=none)",
         ),
-        (["train", "features", "--dry-run", "--set", "loss.marign=1"], "no option 'marign' (did you mean 'mar"),
-        (["train", "images", "--dry-run", "--set", "data.pipeline=studdy"], "(did you mean 'study'?)"),
+        (
+            ["train", "features", "--dry-run", "--set", "loss.marign=1"],
+            "no option 'marign'\nhelp: did you mean 'margin'?\nhelp: it takes margin, ",
+        ),
+        (["train", "images", "--dry-run", "--set", "data.pipeline=studdy"], "\nhelp: did you mean 'study'?"),
         (
             ["train", "features", "--root", "rows.npz", "--set", "data.validation=0"],
             "do without: --set evaluation.selection=last --set evaluation.patience=none",
@@ -110,7 +116,10 @@ def desk(tmp_path, monkeypatch):
         (["train", "images", "--data", "table", "--root", "gone.csv", *SHORT], "99.png is missing"),
         (["train", "glyphs", "--resume", "runs/a"], "--resume goes on with a run as it was begun"),
         (["train", "--resume", "runs/zzz"], "not the folder of a run"),
-        (["evaluate", "rows.npz", "-m", "recall@one"], "unknown metric 'recall@one' (did you mean 'recall@1'?)"),
+        (
+            ["evaluate", "rows.npz", "-m", "recall@one"],
+            "error: unknown metric 'recall@one'\nhelp: did you mean 'recall@1'?",
+        ),
         (["evaluate", "rows.npz", "--device", "cuda:7"], "the device 'cuda:7' cannot be used here"),
         (["evaluate", "text.npz"], "text.npz is not an .npz file of plain numbers and text: numpy.savez writes one"),
         (["evaluate", "list.csv"], "embeddings and labels belong in one .npz file: numpy.savez("),
@@ -125,7 +134,7 @@ def desk(tmp_path, monkeypatch):
         (["embed", "RUN", "--split", "tset", "--out", "e.npz"], "no split 'tset'; it has"),
         (["report", "empty"], "neither a run, nor a bench"),
         (["bench", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
-        (["list", "looses"], "(did you mean 'losses'?)"),
+        (["list", "looses"], "error: unknown kind 'looses'\nhelp: did you mean 'losses'?\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

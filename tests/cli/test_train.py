@@ -171,7 +171,7 @@ def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["train", "nothing"], "unknown recipe 'nothing'"),
+        (["train", "nothing"], "recipe 'nothing' not found"),
         (["train", "gliphs"], "did you mean 'glyphs'"),
         (["train", "{recipe}", "--set", "optimizer.rate=1"], "unknown key 'rate'"),
         (["train", "{recipe}", "--set", "sampler.batch_size=1000000"], "batch_size"),

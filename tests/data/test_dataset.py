@@ -77,7 +77,7 @@ def test_wrong_parts_are_refused():
 @pytest.fixture
 def registered(monkeypatch):
     known = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.image_folder:folder"}
-    monkeypatch.setitem(registry._TARGETS, "datasets", known)
+    monkeypatch.setitem(registry.lookup._targets, "datasets", known)
 
 
 @pytest.mark.usefixtures("registered")

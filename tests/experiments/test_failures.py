@@ -294,7 +294,10 @@ WRONG = {
     "metric": ({"base": {"evaluation": {"metrics": ["map@r", "recal@1"]}}}, "did you mean 'recall@"),
     "compared metric": ({"metric": "nmi"}, "the suite compares nmi, which is not among evaluation.metrics"),
     "baseline": ({"baseline": "contrastiv"}, "is no method (did you mean 'contrastive'?); there are contrastive"),
-    "recipe": ({"method": [{"name": "a", "recipe": "featurs"}]}, "unknown recipe 'featurs' (did you mean 'features'?"),
+    "recipe": (
+        {"method": [{"name": "a", "recipe": "featurs"}]},
+        "recipe 'featurs' not found (did you mean 'features'?",
+    ),
     "key": ({"sedes": [1]}, "unknown key 'sedes' at the top (did you mean 'seeds'?"),
     "setting": ({"base": {"training": {"stepps": 1}}}, "did you mean 'steps'?"),
     "methods of one name": ({"method": [GOOD, GOOD]}, "two [[method]] are called 'good'; give each its own name"),

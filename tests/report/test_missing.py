@@ -34,11 +34,11 @@ def test_a_run_with_a_loss_that_nobody_knows_is_named_and_the_others_are_shown(t
     assert named != file.read_text()
     file.write_text(named)
     content = collect_content(tmp_path)
-    assert said(content, "cannot be opened: unknown name 'of-a-plugin' in losses")
+    assert said(content, "cannot be opened: loss 'of-a-plugin' not found")
     assert said(content, "--plugin FILE adds your own")
     assert len(content["tables"][0]["rows"]) == 1
     shutil.rmtree(tmp_path / "run")
-    with pytest.raises(ValueError, match="unknown name 'of-a-plugin' in losses"):
+    with pytest.raises(ValueError, match="loss 'of-a-plugin' not found"):
         collect_content(tmp_path)
 
 

@@ -1,11 +1,7 @@
-"""`kinfold list`: what can be used by name, and what one of the names is."""
+"""`kinfold list`: list registered names, or describe one of them."""
 
-import ast
-import inspect
 import json
-import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,95 +9,66 @@ from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.terminal import echo
 from kinfold.papers import published
-
-_ROOT = Path(registry.__file__).parents[1]
+from kinfold.registry.documentation import Argument, describe, summarize
 
 
 def listing(
     kind: Annotated[
-        str | None, typer.Argument(help="losses, miners, sets, metrics, recipes, tables, ...; all without it.")
+        str | None, typer.Argument(help="losses, miners, sets, metrics, recipes, tables, ...; all kinds by default.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="One of them: what it is, and its options.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Describe this name and its arguments.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Names of losses, miners, metrics and everything else that is created by name; with a name, what that one is.
+    """List the names of losses, miners, metrics, ... or describe one name: text, arguments, types and defaults.
 
     Example: `kinfold list losses triplet`
     """
     if kind is not None and name is not None:
-        text, options = _described(kind, name)
-        if as_json:
-            echo(json.dumps({"kind": kind, "name": name, "text": text, "options": options}, indent=2))
-            return
-        echo(text)
-        if options:
-            echo("\nOptions")
-            width = max(map(len, options))
-            for option, value in options.items():
-                echo(f"  {option:<{width}}  {value}")
+        _print_name(kind, name, as_json)
         return
-    kinds = registry.kinds() if kind is None else [kind]
-    found = {entry: registry.names(entry) for entry in kinds}
+    names = {entry: registry.names(entry) for entry in (registry.kinds() if kind is None else [kind])}
     if as_json:
-        echo(json.dumps(found, indent=2))
+        echo(json.dumps(names, indent=2))
+    elif kind is None:
+        for entry, entry_names in names.items():
+            echo(f"{entry}: {', '.join(entry_names)}")
+    else:
+        width = max(map(len, names[kind]))
+        for entry in names[kind]:
+            echo(f"{entry:<{width}}  {_summary(kind, entry)}".rstrip())
+
+
+def _print_name(kind: str, name: str, as_json: bool) -> None:
+    text, arguments = (_file_text(kind, name), {}) if kind in ("recipes", "tables") else describe(kind, name)
+    if as_json:
+        options = {key: vars(argument) for key, argument in arguments.items()}
+        echo(json.dumps({"kind": kind, "name": name, "text": text, "options": options}, indent=2))
         return
-    if kind is None:
-        for entry, names in found.items():
-            echo(f"{entry}: {', '.join(names)}")
-        return
-    width = max(map(len, found[kind]))
-    for known in found[kind]:
-        echo(f"{known:<{width}}  {summary(kind, known)}".rstrip())
+    echo(text)
+    if arguments:
+        echo("\nOptions")
+        for key, argument in arguments.items():
+            echo(f"  {key}{_signature(argument)}")
+            if argument.text:
+                echo(f"      {argument.text}")
 
 
-def summary(kind: str, name: str) -> str:
-    """One line on a name: read from its file, as importing all of them would take seconds; empty where it says
-    nothing."""
-    if kind in ("recipes", "tables"):
-        first = _described(kind, name)[0].splitlines()[0]
-        return first.removeprefix("#").strip() if first.startswith("#") else ""
-    places = registry.targets(kind)
-    module, attribute = places[name].split(":")
-    loaded = getattr(sys.modules.get(module), "__file__", None)
-    file = Path(loaded) if loaded else _ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    if not file.is_file():  # of another package, not imported yet
-        return ""
-    tree = ast.parse(file.read_text())
-    text = None
-    if sum(place.startswith(f"{module}:") for place in places.values()) == 1:
-        text = ast.get_docstring(tree)
-    for node in tree.body:
-        if text is None and isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute:
-            text = ast.get_docstring(node)
-    return (text or "").split("\n\n")[0].replace("\n", " ")
+def _signature(argument: Argument) -> str:
+    """`: float = 0.2`, or `: int (required)`."""
+    annotation = f": {argument.type}" if argument.type else ""
+    return annotation + (" (required)" if argument.default is None else f" = {argument.default}")
 
 
-def _described(kind: str, name: str) -> tuple[str, dict[str, str]]:
-    """What stands under a name, and its options with their defaults."""
+def _summary(kind: str, name: str) -> str:
+    if kind not in ("recipes", "tables"):
+        return summarize(kind, name)
+    first = _file_text(kind, name).splitlines()[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
+
+
+def _file_text(kind: str, name: str) -> str:
     if kind == "recipes":
-        return recipes.find_recipe(name).read_text().rstrip(), {}
-    if kind == "tables":
-        published.load_table(name)  # raises with the nearest name
-        return (published.FOLDER / f"{name}.toml").read_text().rstrip(), {}
-    target = registry.resolve(kind, name)
-    texts = [inspect.getdoc(target)]
-    module = f"{target.__module__}:"
-    if sum(place.startswith(module) for place in registry.targets(kind).values()) == 1:
-        # a file for this alone says at its top what it is
-        texts.insert(0, inspect.cleandoc(sys.modules[target.__module__].__doc__ or ""))
-    text = "\n\n".join(filter(None, map(_without_examples, texts)))
-    options = {
-        key: "needed" if parameter.default is parameter.empty else _shown(parameter.default)
-        for key, parameter in inspect.signature(target).parameters.items()
-    }
-    return text or f"{target.__module__}:{target.__qualname__} has no docstring", options
-
-
-def _without_examples(text: str | None) -> str:
-    paragraphs = (text or "").strip().split("\n\n")
-    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.lstrip().startswith(">>>"))
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, str | bool | int | float) else str(value)
+        return recipes.find_recipe(name).read_text().rstrip()
+    published.load_table(name)  # raises ValueError with the closest name
+    return (published.FOLDER / f"{name}.toml").read_text().rstrip()

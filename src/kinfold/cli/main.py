@@ -1,4 +1,4 @@
-"""The command `kinfold` and its exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted, 143 terminated."""
+"""The command `kinfold`. Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted, 143 terminated."""
 
 import sys
 import warnings
@@ -18,12 +18,15 @@ from kinfold.cli.listing import listing
 from kinfold.cli.report import report
 from kinfold.cli.reproduce import reproduce
 from kinfold.cli.search import search
-from kinfold.cli.terminal import echo
+from kinfold.cli.terminal import echo, echo_error
 from kinfold.cli.train import train
+
+# of click, or of the copy of click that newer versions of typer contain
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="kinfold",
-    help="Learn an embedding in which things of one kind lie together, and measure how well that works.",
+    help="Deep metric learning: train, evaluate, compare and use embeddings.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -44,25 +47,33 @@ app.command("doctor")(doctor)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+def _print_version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
     if version:
         echo(f"kinfold {kinfold.__version__}")
         raise typer.Exit
 
 
 def _format_warning(message: Warning | str, *_: Any, **__: Any) -> str:
-    """One line, without the place in the code that a user of the command does not look at."""
+    """One line, without the position in the code."""
     return f"warning: {message}\n"
 
 
 def main() -> None:
-    """Run, and turn an error of the user's into one line that says how to mend it."""
+    """Run the command line. Errors of the user become `error: ...` and `help: ...` lines instead of a traceback."""
     warnings.formatwarning = _format_warning
     try:
-        app()
-    except (ValueError, OSError, ImportError) as wrong:
-        echo(f"error: {wrong}", err=True)
+        sys.exit(app(standalone_mode=False))
+    except _UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # typer has already printed the help
+            message = error.format_message().rstrip(".")
+            command = error.ctx.command_path if error.ctx else "kinfold"
+            echo_error(message[:1].lower() + message[1:], f"`{command} --help` shows all arguments and options")
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (ValueError, OSError, ImportError) as error:
+        echo_error(str(error))
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
         echo("interrupted", err=True)
         sys.exit(130)

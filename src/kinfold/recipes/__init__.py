@@ -27,7 +27,7 @@ def find_recipe(name: str) -> Path:
     path = FOLDER / f"{name}.toml"
     if name not in list_recipes():
         raise ValueError(
-            f"unknown recipe {name!r}{suggest(name, list_recipes())}; give a .toml file or one of "
-            f"{', '.join(list_recipes())}"
+            f"recipe {name!r} not found{suggest(name, list_recipes())}; "
+            f"give a .toml file or one of {', '.join(list_recipes())}"
         )
     return path

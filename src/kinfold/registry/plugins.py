@@ -1,22 +1,28 @@
-"""Code of the user's, loaded on request, that registers names of its own.
+"""Load a user's file or module that registers names.
 
-Nothing is loaded because a file says so: a recipe and a run folder hold names only.
+Plugins are loaded only on request: a recipe or a run folder holds names, and never loads code.
 """
 
 import importlib
 import sys
 from pathlib import Path
 
-from kinfold import registry
+from kinfold.registry.lookup import list_added
 
 
 def load(plugin: str) -> None:
-    """Import a .py file, or a module by its name; it must register something.
+    """Import a plugin, which must register at least one name.
 
-    A file is imported under its own name, with its folder at the end of `sys.path`, so that other processes find by
-    that name what it registers.
+    A file is imported under its own name, and its folder is added to the end of `sys.path`, so that worker processes
+    can import it too.
+
+    Args:
+        plugin: Path of a .py file, or name of a module.
+
+    Raises:
+        ValueError: The plugin does not exist, cannot be imported, or registers nothing.
     """
-    before = len(registry.added())
+    count_before = len(list_added())
     name = plugin
     if plugin.endswith(".py"):
         file = Path(plugin).resolve()
@@ -29,14 +35,14 @@ def load(plugin: str) -> None:
             )
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
-    again = name in sys.modules
+    is_loaded = name in sys.modules
     try:
         module = importlib.import_module(name)
-    except Exception as wrong:
-        raise ValueError(f"plugin {plugin} cannot be loaded: {type(wrong).__name__}: {wrong}") from wrong
+    except Exception as error:
+        raise ValueError(f"plugin {plugin} cannot be loaded: {type(error).__name__}: {error}") from error
     if plugin.endswith(".py") and Path(module.__file__ or "").resolve() != file:
         raise ValueError(f"{plugin} cannot be loaded: {name!r} is the name of another module here; rename the file")
-    if len(registry.added()) == before and not again:
+    if len(list_added()) == count_before and not is_loaded:
         raise ValueError(
             f'plugin {plugin} registers nothing: write @kinfold.register("losses", "my-loss") above a class of it'
         )

@@ -193,7 +193,7 @@ class _Worker:
             )
         os.close(writing)
         worker = _Worker(process, reading)
-        worker.give({"threads": threads, "registered": registry.added(), "path": sys.path})
+        worker.give({"threads": threads, "registered": registry.list_added(), "path": sys.path})
         return worker
 
     def begin(self, task: Task) -> None:

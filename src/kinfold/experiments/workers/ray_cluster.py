@@ -62,7 +62,7 @@ class RayCluster:
 
     def submit(self, task: Task) -> None:
         # the same names and places to import from as here
-        made = self._make.remote(_whole(task), self._threads, registry.added(), sys.path, self._timeout)
+        made = self._make.remote(_whole(task), self._threads, registry.list_added(), sys.path, self._timeout)
         self._tasks[made] = task
 
     def wait(self, seconds: float, progress: Progress) -> list[TaskResult]:

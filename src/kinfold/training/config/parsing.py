@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from kinfold.files.documents import check_depth, read_toml, shorten
 from kinfold.registry import names, resolve, suggest
-from kinfold.registry.options import PLAIN, fits
+from kinfold.registry.options import PLAIN, is_instance
 from kinfold.training.config.settings import NamedConfig, RunConfig
 from kinfold.training.defaults import default_embedding_length, default_learning_rate, default_miner
 
@@ -263,7 +263,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         return _copy(value)
     if origin is list and isinstance(value, list):
         return [_typed(inner[0], entry, where) for entry in value]
-    if hint in PLAIN and fits(value, hint):
+    if hint in PLAIN and is_instance(value, hint):
         return _number(hint, value, where) if hint in (int, float) else value
     wanted = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
     raise ValueError(f"{where} must be {wanted}, got {value!r}")
