@@ -1,10 +1,10 @@
-"""The process group of torch.distributed: which process this is, and what the processes exchange.
+"""The process group of torch.distributed: the rank of this process, and the exchange of tensors between processes.
 
-A loss sees the global batch with the exact gradient. Every process computes the same loss of the same gathered rows.
-The gradient of a process' own rows is then the sum over the processes. The mean over processes of the parameters'
-gradients, as data-parallel training takes it, is the gradient of one process with the whole batch: for the network,
-of which every process saw a part, and for proxies, of which every process saw everything. (Putting one's own rows,
-with their graph, into a plain gather gives the network 1/world size of its gradient.)
+A loss is computed on the global batch with its exact gradient. Every process computes the same loss of the same
+gathered rows. The gradient of the rows of one process is then the sum over the processes. The mean over processes of
+the parameter gradients, as in data-parallel training, is the gradient of a single process with the whole batch. This
+holds for the network, which gets a part of the batch on every process, and for proxies, which get all of it. (A plain
+gather in which a process puts its rows with their graph gives the network 1 / world size of its gradient.)
 """
 
 import importlib
@@ -20,11 +20,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class World:
-    """The processes that work together, and this one among them.
+    """The processes of a group, seen from one of them. `World()` is a single process.
 
-    Attributes:
-        rank: The number of this process, from 0.
-        size: The number of processes; 1 where there is no process group.
+    Args:
+        rank: The process rank, from 0.
+        size: The world size: the number of processes.
     """
 
     rank: int = 0
@@ -35,35 +35,45 @@ class World:
         """Return the running process group.
 
         Args:
-            enabled: None takes the process group where there is one, False always a single process, and True requires
-                a process group.
+            enabled: None returns the process group if there is one, False always a single process. True requires a
+                process group.
 
         Raises:
             ValueError: `enabled` is True and there is no process group.
         """
         is_running = dist.is_available() and dist.is_initialized()
         if enabled and not is_running:
-            raise ValueError("ranks=True needs torch.distributed.init_process_group first")
+            raise ValueError(
+                "there is no process group: call torch.distributed.init_process_group first, or start with torchrun"
+            )
         if enabled is False or not is_running:
             return World()
         return World(dist.get_rank(), dist.get_world_size())
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and messages."""
+        """Whether this is process 0, which writes files and messages."""
         return self.rank == 0
 
     def gather_integers(self, numbers: list[int]) -> list[list[int]]:
-        """The same few whole numbers of every rank, in the order of the ranks."""
+        """Return the integers of every process, in the order of the process ranks; all have the same number of them."""
         if self.size == 1:
             return [numbers]
-        mine = torch.tensor(numbers, dtype=torch.int64, device=_device())
-        found = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(found, mine)
-        return [entry.tolist() for entry in found]
+        local = torch.tensor(numbers, dtype=torch.int64, device=_device())
+        gathered = [torch.empty_like(local) for _ in range(self.size)]
+        dist.all_gather(gathered, local)
+        return [entry.tolist() for entry in gathered]
 
     def gather(self, rows: Tensor, sizes: list[int] | None = None) -> Tensor:
-        """Rows (sum of sizes, ...) of all ranks in their order; gradients flow back. `sizes`: rows of each rank."""
+        """Concatenate the rows of all processes in the order of their ranks; gradients flow back.
+
+        Args:
+            rows: The rows of this process, (B, ...).
+            sizes: Number of rows of every process. Without it the processes exchange their sizes first.
+
+        Returns:
+            (sum of sizes, ...).
+        """
         if self.size == 1:
             return rows
         sizes = [size for (size,) in self.gather_integers([rows.shape[0]])] if sizes is None else sizes
@@ -73,50 +83,54 @@ class World:
         return result
 
     def average_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """The mean over ranks of every gradient, in place; parameters without one are left alone."""
+        """Replace every gradient by its mean over the processes; parameters without a gradient are skipped."""
         if self.size == 1:
             return
-        alike: dict[torch.dtype, list[Tensor]] = {}
+        by_dtype: dict[torch.dtype, list[Tensor]] = {}
         for parameter in parameters:
             if parameter.grad is not None:
-                alike.setdefault(parameter.grad.dtype, []).append(parameter.grad)
-        for gradients in alike.values():
-            together = torch.cat([gradient.reshape(-1) for gradient in gradients])
-            dist.all_reduce(together)
-            together /= self.size
-            parts = torch.split(together, [gradient.numel() for gradient in gradients])
+                by_dtype.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+        for gradients in by_dtype.values():
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            dist.all_reduce(flat)
+            flat /= self.size
+            parts = torch.split(flat, [gradient.numel() for gradient in gradients])
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
     def barrier(self) -> None:
-        """Until all ranks are here."""
+        """Wait until all processes have reached this call."""
         if self.size > 1:
             dist.barrier()
 
     def take_share(self, rows: Tensor) -> Tensor:
-        """Return this process' share of the rows: every size-th one, so that expensive neighbors are spread."""
+        """Return the share of this process: every size-th row, so that expensive rows in sequence are spread."""
         return rows[self.rank :: self.size]
 
     def merge_shares(self, result: Tensor, share: Tensor) -> None:
         """Fill `result` on every process from the entries `share` that each process computed, in place."""
         if self.size == 1:
             return
-        kept = torch.zeros_like(result)
-        kept[share] = result[share]
-        dist.all_reduce(kept)
-        result.copy_(kept)
+        merged = torch.zeros_like(result)
+        merged[share] = result[share]
+        dist.all_reduce(merged)
+        result.copy_(merged)
 
     def sum_in_place(self, values: Tensor) -> None:
-        """Replace `values` by their sum over the processes."""
+        """Replace `values` by their sum over the processes, in place."""
         if self.size > 1:
             dist.all_reduce(values)
 
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the rank and world size of this process: those that were passed, else those of torch.distributed.
+    """Return the process rank and world size that were passed, or those of torch.distributed.
+
+    Args:
+        rank: The process rank, or None.
+        world_size: The number of processes, or None.
 
     Raises:
-        ValueError: One of the two was passed alone, or they do not fit together.
+        ValueError: Only one of the two was passed, or they do not fit together.
     """
     if (rank is None) != (world_size is None):
         raise ValueError(f"give rank and ranks together or neither, got rank={rank} and ranks={world_size}")
@@ -132,14 +146,15 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 class ProcessGroup:
-    """Join the processes that torchrun started together with this one, and leave them at the end.
+    """Context manager that joins the process group of torchrun and leaves it at the end.
 
-    A context manager that returns the `World`. A process group that exists already is used and left alone.
+    It returns the `World`, a single process without torchrun. A process group that exists already is used and not
+    destroyed.
     """
 
     def __enter__(self) -> World:
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        self._joined = several and not dist.is_initialized()
+        has_peers = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        self._joined = has_peers and not dist.is_initialized()
         if self._joined:
             # Optimizers import torch._dynamo, and it keeps a process group that exists at that time. The threads of the
             # group would then outlive destroy_process_group and could abort the process while Python shuts down.
@@ -148,7 +163,7 @@ class ProcessGroup:
         return World.current()
 
     def __exit__(self, *error: object) -> None:
-        # after an error the other processes may not arrive here: torchrun ends them
+        # after an error the other processes may never arrive here: torchrun ends them
         if self._joined and error[0] is None:
             dist.destroy_process_group()
 
@@ -156,7 +171,7 @@ class ProcessGroup:
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int], rank: int) -> Tensor:
-        ctx.mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        ctx.local_rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
         return _gather_rows(rows, sizes)
 
     @staticmethod
@@ -164,17 +179,17 @@ class _Gather(torch.autograd.Function):
         # a copy: the reduction works in place, and the caller may keep its gradient
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
-        return total[ctx.mine], None, None
+        return total[ctx.local_rows], None, None
 
 
 def _gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:
-    # collective calls need one size: shorter parts are padded, and the padding is cut off again
+    # collective calls need equal sizes: pad shorter parts, and remove the padding afterwards
     longest = max(sizes)
     padded = rows.new_zeros(longest, *rows.shape[1:])
     padded[: rows.shape[0]] = rows.detach()
-    found = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(found, padded)
-    return torch.cat([part[:size] for part, size in zip(found, sizes, strict=True)])
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded)
+    return torch.cat([part[:size] for part, size in zip(gathered, sizes, strict=True)])
 
 
 def _device() -> torch.device:

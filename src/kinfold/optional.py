@@ -1,11 +1,21 @@
-"""Packages that only some parts need, asked for when they are used."""
+"""Optional packages, imported when they are first used."""
 
 import importlib
 from typing import Any
 
 
 def import_optional(module: str, package: str, extra: str, purpose: str) -> Any:
-    """The imported module, or an ImportError that says what for, and which extra of kinfold brings the package."""
+    """Import a module of an optional package.
+
+    Args:
+        module: The module to import.
+        package: The name of the package, for the error message.
+        extra: The extra of kinfold that installs the package.
+        purpose: What needs the package; the start of the error message.
+
+    Raises:
+        ImportError: The package is not installed; the message says how to install it.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -214,7 +214,7 @@ def test_a_state_of_an_earlier_version_is_refused_because_nothing_vouches_for_it
     path = tmp_path / "old.safetensors"
     save_file({"model.a": torch.ones(1)}, path, {"structure": '{"dict": [[{"value": "a"}, {"tensor": "model.a"}]]}'})
     with pytest.raises(
-        ValueError, match=r"old.safetensors has no checksum: an earlier version .* wrote it. Make it anew"
+        ValueError, match=r"old.safetensors has no checksum: an earlier version .* wrote it. Write it again"
     ):
         read_state(path)
 

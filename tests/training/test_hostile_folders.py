@@ -178,5 +178,5 @@ def test_whole_weights_of_another_training_are_not_those_that_were_scored(expect
 def test_a_number_of_threads_that_no_machine_has_is_refused(threads, run):
     about = json.loads(run.environment.read_text())
     run.environment.write_text(json.dumps({**about, "threads": threads}))
-    with pytest.raises(ValueError, match=r"environment.json is damaged: threads must be a whole number from 1 to 1024"):
+    with pytest.raises(ValueError, match=r"environment.json is damaged: threads must be an integer from 1 to 1024"):
         go_on(run)

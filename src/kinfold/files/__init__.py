@@ -1,14 +1,17 @@
-"""Files on disk: safe paths, atomic writes, locks, checksums, JSON and TOML documents, tensors, caches.
+"""Files on disk: safe paths, atomic writes, locks, checksums, documents, state with tensors, caches.
 
-| module | what it holds |
+| module | what it does |
 |---|---|
-| `paths` | regular files below a folder, without following links |
-| `atomic` | files that are written completely or not at all |
-| `locks` | folders in which one process works at a time |
-| `checksums` | sha256 of files and arrays |
-| `documents` | JSON and TOML files, read and checked by one reader |
+| `paths` | read, append, create and delete below a folder without following links |
+| `atomic` | write a file completely or not at all |
+| `locks` | let one process at a time work in a folder |
+| `checksums` | sha256 of files, strings and arrays |
+| `documents` | read JSON and TOML files and check their shape; results with a checksum |
 | `state` | nested state with tensors in one safetensors file |
-| `cache` | computed values kept in a folder |
+| `cache` | `load_or_compute`: values that are computed once and kept in a folder |
 
-Nothing that a file says is executed, and nothing outside of the folder that the user named is written or deleted.
+No content of a file is executed, and nothing outside of the folder that the user named is written or deleted.
+Import from the modules: `from kinfold.files.atomic import write_text`.
 """
+
+__all__: list[str] = []

@@ -8,25 +8,37 @@ from typing import Any
 from kinfold.files.paths import check_path, make_folder
 from kinfold.files.state import read_state, write_state
 
-VERSION = 2  # of what is kept; another number makes all of it anew
+VERSION = 2  # part of every key; a new number invalidates all caches
 
 
-def load_or_compute(folder: Path, name: str, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What lies in cache/NAME of a folder where it is of this key; else what `make` gives, kept for the next time.
+def load_or_compute(folder: Path, name: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the cached value if its key is the same; otherwise compute and cache it.
 
-    Damaged files count as absent: they carry their sha256. A folder that cannot be written to only costs the time. A
-    link in its place is refused.
+    The value is kept in `cache/NAME.safetensors` below the folder, with its checksum. A damaged file counts as missing.
+    If the folder cannot be written to, the value is computed every time.
+
+    Args:
+        folder: The folder that the value belongs to, such as that of a run.
+        name: The name of the cache file, without its extension. One name holds one value at a time.
+        key: Everything that the value depends on, such as the checksum of the weights.
+        compute: Returns the value: a dictionary of tensors, strings, numbers, lists and dictionaries.
+
+    Returns:
+        The value.
+
+    Raises:
+        UnsafePathError: The cache file or its folder is a link.
     """
     file = folder / "cache" / f"{name}.safetensors"
     check_path(file, folder)
     whole_key = f"{VERSION} {key}"
     with suppress(ValueError, OSError):
-        found = read_state(file, within=folder)
-        if isinstance(found, dict) and found.get("key") == whole_key and isinstance(found.get("value"), dict):
-            value: dict[str, Any] = found["value"]
-            return value
-    made = make()
+        entry = read_state(file, within=folder)
+        if isinstance(entry, dict) and entry.get("key") == whole_key and isinstance(entry.get("value"), dict):
+            cached: dict[str, Any] = entry["value"]
+            return cached
+    value = compute()
     with suppress(OSError):
         make_folder(file.parent, folder)
-        write_state(file, {"key": whole_key, "value": made}, folder)
-    return made
+        write_state(file, {"key": whole_key, "value": value}, folder)
+    return value

@@ -1,7 +1,7 @@
-"""JSON and TOML files of ours, read by one reader that names the file and says what was expected.
+"""Checked reading and writing of JSON and TOML files.
 
-A file may come from somebody else or be damaged: whatever stands in it, reading ends with the values that the caller
-described, or with a ValueError.
+A file may be damaged or come from another person. Whatever it contains, reading returns values of the shape that the
+caller described, or raises a ValueError that names the file and the expected value.
 """
 
 import json
@@ -18,31 +18,32 @@ from kinfold.files.atomic import write_json
 from kinfold.files.checksums import compute_sha256
 from kinfold.files.paths import read_bytes
 
-DEEPEST = 100  # tables and lists inside of each other; ours have less than 40
-LARGEST = 1 << 28  # bytes of a document
-CHECKSUM_KEY = "sha256"  # the key of a result under which its own checksum stands
+MAX_DEPTH = 100  # of nested tables and lists; files of kinfold have less than 40
+MAX_BYTES = 1 << 28  # of a document
+CHECKSUM_KEY = "sha256"  # the key of the checksum of a result
 _INT64 = 1 << 63
 
 Shape = Any
-"""What a value must look like.
+"""Description of a value.
 
-str, bool, None: of this type. int: a whole number of 64 bits. float: a finite number. object: anything.
-Whole(low, high): a whole number of this range. A compiled pattern: a string that matches it as a whole.
-(a, b): one of these shapes. [a]: a list of a. {str: a}: a table with values of shape a.
-{"key": a, "other?": b}: a table with these keys, those with a question mark optional; it may have other keys.
+- `str`, `bool`, `None`: a value of this type. `int`: an integer of 64 bits. `float`: a finite number.
+- `object`: anything.
+- `IntegerRange(low, high)`: an integer of this range. A compiled pattern: a string that matches it completely.
+- `(a, b)`: one of these shapes. `[a]`: a list of a. `{str: a}`: a table with values of shape a.
+- `{"key": a, "other?": b}`: a table with these keys, those with a question mark optional; it may have more keys.
 """
 
 
 @dataclass(frozen=True)
 class IntegerRange:
-    """A whole number from `low` to `high`."""
+    """The shape of an integer from `low` to `high`, both included."""
 
     low: int
     high: int
 
 
 def read_json(path: Path, shape: Shape, within: Path | None = None) -> Any:
-    """The value in a JSON file, checked.
+    """Read a JSON file and check its value.
 
     Args:
         path: The file.
@@ -50,60 +51,70 @@ def read_json(path: Path, shape: Shape, within: Path | None = None) -> Any:
         within: A folder; no link is followed below it.
 
     Raises:
-        ValueError: The file is missing, damaged, or holds something else; the message names it.
+        ValueError: The file is missing, damaged, or has another shape; the message names it.
     """
     return parse_json(_read_document(path, within), shape, path)
 
 
 def parse_json(content: bytes, shape: Shape, source: Path) -> Any:
-    """The value of a JSON text, checked; `source` is named in messages. See `read_json`."""
+    """Parse JSON and check its value as `read_json` does; error messages name `source`."""
     value = _parse(content, json.loads, "JSON", source)
     check_shape(value, shape, source)
     return value
 
 
 def read_toml(path: Path, within: Path | None = None) -> dict[str, Any]:
-    """The tables of a TOML file; ValueError with its name where there are none."""
+    """Read a TOML file; a ValueError names a file that is missing or not valid."""
     tables: dict[str, Any] = _parse(_read_document(path, within), tomllib.loads, "TOML", path)
     return tables
 
 
 def write_result(path: Path, table: Mapping[str, Any], within: Path | None = None) -> None:
-    """Write a table of results as JSON, with its own sha256 as the last entry; `read_result` checks it."""
+    """Write a table of results as JSON with its sha256 as the last entry, which `read_result` checks."""
     rest = {key: value for key, value in table.items() if key != CHECKSUM_KEY}
     write_json(path, {**rest, CHECKSUM_KEY: _compute_checksum(rest)}, within)
 
 
 def read_result(path: Path, shape: Shape, within: Path | None = None) -> dict[str, Any]:
-    """What `write_result` wrote, without the checksum.
+    """Read what `write_result` wrote, and check it.
 
     Args:
         path: The file.
         shape: What the table must look like; see `Shape`.
         within: A folder; no link is followed below it.
 
+    Returns:
+        The table without its checksum.
+
     Raises:
-        ValueError: The file is missing or malformed, has no checksum, or is not what was written.
+        ValueError: The file is missing or malformed, has no checksum, or has changed since it was written.
     """
     table: dict[str, Any] = read_json(path, {str: object}, within)
     check_shape(table, shape, path)
     recorded = table.pop(CHECKSUM_KEY, None)
     if recorded is None:
         raise ValueError(
-            f"{path} has no checksum: an earlier version of kinfold wrote it, or it is damaged. Make it anew with this "
-            "version, in another folder"
+            f"{path} has no checksum: an earlier version of kinfold wrote it, or it is damaged. Write it again with "
+            "this version, in another folder"
         )
     if recorded != _compute_checksum(table):
-        raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs). Make it anew")
+        raise ValueError(f"{path} is damaged: its contents are not what was written (sha256 differs). Write it again")
     return table
 
 
 def check_shape(value: Any, shape: Shape, source: Path | str, where: str = "") -> None:
-    """ValueError where a value is not of a shape; `source` and `where` say which value of which file."""
-    place = f"{source} is damaged: {where or 'it'}"
+    """Raise a ValueError if a value does not have the described shape.
+
+    Args:
+        value: The value.
+        shape: See `Shape`.
+        source: The file, for the error message.
+        where: The position of the value inside of the file, such as `rows[2].name`.
+    """
+    subject = f"{source} is damaged: {where or 'it'}"
     if isinstance(shape, dict):
         if not isinstance(value, dict):
-            raise ValueError(f"{place} must be a table, got {shorten(value)}")
+            raise ValueError(f"{subject} must be a table, got {shorten(value)}")
         if set(shape) == {str}:
             for key, inner in value.items():
                 check_shape(inner, shape[str], source, _below(where, key))
@@ -113,29 +124,29 @@ def check_shape(value: Any, shape: Shape, source: Path | str, where: str = "") -
             if name in value:
                 check_shape(value[name], inner, source, _below(where, name))
             elif name == key:
-                raise ValueError(f"{place} has no {name!r}; it was cut, edited or is of another kind")
+                raise ValueError(f"{subject} has no {name!r}; it was truncated, edited or is a file of another kind")
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            raise ValueError(f"{place} must be a list, got {shorten(value)}")
+            raise ValueError(f"{subject} must be a list, got {shorten(value)}")
         for number, inner in enumerate(value):
             check_shape(inner, shape[0], source, f"{where}[{number}]")
     elif isinstance(shape, tuple):
         if not any(_fits(value, one) for one in shape):
             _check_containers(value, shape, source, where)
-            raise ValueError(f"{place} must be {_describe_shape(shape)}, got {shorten(value)}")
+            raise ValueError(f"{subject} must be {_describe_shape(shape)}, got {shorten(value)}")
     elif not _fits(value, shape):
-        raise ValueError(f"{place} must be {_describe_shape(shape)}, got {shorten(value)}")
+        raise ValueError(f"{subject} must be {_describe_shape(shape)}, got {shorten(value)}")
 
 
 def _check_containers(value: Any, shapes: tuple[Shape, ...], source: Path | str, where: str) -> None:
-    """Where one alternative is a table or a list and the value is one too, say what is wrong inside of it."""
+    """Report the error inside of a table or list if one of the alternatives is a table or list too."""
     for shape in shapes:
         if isinstance(shape, dict | list) and isinstance(value, type(shape)):
             check_shape(value, shape, source, where)
 
 
 def shorten(value: Any) -> str:
-    """How a value is shown in a message, in one short line."""
+    """Describe a value in one short line for an error message."""
     if isinstance(value, dict | list):
         return f"a {'table' if isinstance(value, dict) else 'list'} of {len(value):,}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _INT64:
@@ -145,17 +156,17 @@ def shorten(value: Any) -> str:
 
 
 def check_depth(value: Any, source: Path | str) -> None:
-    """ValueError where tables and lists are inside of each other too deep to be followed."""
+    """Raise a ValueError if tables and lists are nested more than `MAX_DEPTH` deep."""
     level = [entry for entry in [value] if isinstance(entry, dict | list)]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         inner = (below for entry in level for below in (entry.values() if isinstance(entry, dict) else entry))
         level = [entry for entry in inner if isinstance(entry, dict | list)]
     if level:
-        raise ValueError(f"{source} is damaged: its tables and lists are more than {DEEPEST} deep")
+        raise ValueError(f"{source} is damaged: its tables and lists are more than {MAX_DEPTH} deep")
 
 
 def read_content(path: Path, within: Path | None) -> bytes:
-    """Return the bytes of a file that must be there.
+    """Read the bytes of a file that must exist.
 
     Raises:
         ValueError: The file is missing or cannot be read; the message names it.
@@ -164,14 +175,14 @@ def read_content(path: Path, within: Path | None) -> bytes:
         return read_bytes(path, within)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing") from None
-    except OSError as wrong:
-        raise ValueError(f"{path} cannot be read: {wrong.strerror}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _read_document(path: Path, within: Path | None) -> bytes:
     content = read_content(path, within)
-    if len(content) > LARGEST:
-        raise ValueError(f"{path} is too large to be a file of ours: {len(content):,} bytes")
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path} is too large for a file of kinfold: {len(content):,} bytes")
     return content
 
 
@@ -181,9 +192,9 @@ def _parse(content: bytes, load: Callable[[str], Any], kind: str, source: Path) 
     except UnicodeDecodeError:
         raise ValueError(f"{source} is not a text file; give a .{kind.lower()} file") from None
     except RecursionError:
-        raise ValueError(f"{source} is damaged: its tables and lists are more than {DEEPEST} deep") from None
-    except ValueError as wrong:  # of both parsers, and of Python for a number of thousands of digits
-        raise ValueError(f"{source} is not valid {kind}: {wrong}") from None
+        raise ValueError(f"{source} is damaged: its tables and lists are more than {MAX_DEPTH} deep") from None
+    except ValueError as error:  # from the parsers, and from Python for a number of thousands of digits
+        raise ValueError(f"{source} is not valid {kind}: {error}") from None
     check_depth(value, source)
     return value
 
@@ -210,12 +221,12 @@ def _describe_shape(shape: Shape) -> str:
     if isinstance(shape, tuple):
         return " or ".join(_describe_shape(one) for one in shape)
     if isinstance(shape, IntegerRange):
-        return f"a whole number from {shape.low} to {shape.high}"
+        return f"an integer from {shape.low} to {shape.high}"
     if isinstance(shape, re.Pattern):
         return f"a string like {shape.pattern}"
     if isinstance(shape, dict | list):
         return "a table" if isinstance(shape, dict) else "a list"
-    names = {str: "a string", bool: "true or false", int: "a whole number", float: "a finite number", None: "null"}
+    names = {str: "a string", bool: "true or false", int: "an integer", float: "a finite number", None: "null"}
     return names[shape]
 
 
@@ -225,13 +236,13 @@ def _below(where: str, key: str) -> str:
 
 
 def _compute_checksum(table: Mapping[str, Any]) -> str:
-    """Of the values, whatever the spacing and the order of keys."""
-    plain = json.dumps(table, sort_keys=True, separators=(",", ":"))
-    return compute_sha256(plain.encode())
+    """Return the sha256 of the values; spacing and the order of keys do not matter."""
+    text = json.dumps(table, sort_keys=True, separators=(",", ":"))
+    return compute_sha256(text.encode())
 
 
 def nan_to_null(value: Any) -> Any:
-    """The same with null for undefined numbers, inside of lists and tables too: NaN is not JSON."""
+    """Replace NaN by None, inside of lists and dictionaries too, because JSON has no NaN."""
     if isinstance(value, dict):
         return {key: nan_to_null(inner) for key, inner in value.items()}
     if isinstance(value, list):

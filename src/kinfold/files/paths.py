@@ -1,7 +1,7 @@
-"""Files and folders below a folder that somebody else may have made: no link is followed out of it.
+"""Files below a folder that another person may have created, without following links out of it.
 
-A run or bench folder may come from another person. A caller that passes `within=folder` has every path below that
-folder checked: symbolic links and everything that is not a regular file are refused.
+A run or bench folder may come from another person. With `within=folder` every path below that
+folder is checked: symbolic links and everything that is not a regular file are refused.
 """
 
 import errno
@@ -13,15 +13,15 @@ from typing import BinaryIO
 
 
 class UnsafePathError(ValueError):
-    """A path leads out of its folder by a link or by "..", or is something else than a plain file or folder."""
+    """A path leaves its folder by a link or by "..", or is not a regular file or folder."""
 
 
 def check_path(path: Path, within: Path) -> None:
-    """Refuse a path that reaches its place through a link.
+    """Refuse a path that goes through a link.
 
     Args:
         path: A file or folder below `within`; it need not exist.
-        within: The folder that must not be left. It may be a link itself: its owner named it.
+        within: The folder that must not be left. It may be a link itself, because the user named it.
 
     Raises:
         UnsafePathError: A component below `within` is a symbolic link or "..".
@@ -44,6 +44,7 @@ def check_path(path: Path, within: Path) -> None:
 
 
 def describe_link(path: Path, within: Path) -> str:
+    """Return the error message for a link below `within`."""
     return (
         f"{path} is a symbolic link, and no link is followed inside of {within}: put the file or folder itself there, "
         f"or delete the link ({within.name or within} itself may be a link)"
@@ -51,34 +52,38 @@ def describe_link(path: Path, within: Path) -> str:
 
 
 def read_bytes(path: Path, within: Path | None = None) -> bytes:
-    """The contents of a regular file.
+    """Read a regular file.
 
     Args:
         path: The file.
         within: A folder; no link is followed below it. Without one, links are followed as usual.
 
     Raises:
-        UnsafePathError: A link, or no regular file (a named pipe would wait for ever).
-        OSError: It is missing or cannot be read.
+        UnsafePathError: The path is a link or not a regular file (reading a named pipe would block).
+        OSError: The file is missing or cannot be read.
     """
     with _open_regular(path, os.O_RDONLY, within) as file:
         return file.read()
 
 
 def append_text(path: Path, text: str, within: Path) -> None:
-    """Add to the end of a file below `within`, which is made where it is missing."""
+    """Append text to a file below `within`; a missing file is created."""
     with open_append(path, within) as file:
         file.write(text.encode())
 
 
 def open_append(path: Path, within: Path) -> BinaryIO:
-    """A file below `within`, open to add to its end; one with a second name (a hard link) is refused."""
+    """Open a file below `within` for appending; a file with hard links is refused.
+
+    Raises:
+        UnsafePathError: The path goes through a link, or the file has a second name (a hard link).
+    """
     file = _open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, within)
     if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
         raise UnsafePathError(
             f"{path} has a second name somewhere else (a hard link), where it would be changed too: "
-            "replace it by a copy of its own"
+            "replace it by a copy"
         )
     return file
 
@@ -91,14 +96,14 @@ def _open_regular(path: Path, flags: int, within: Path | None) -> BinaryIO:
 
     def opener(name: str, _: int) -> int:
         try:
-            # a named pipe must not be waited for
+            # O_NONBLOCK: opening a named pipe must not block
             return os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-        except OSError as wrong:
-            if wrong.errno == errno.ELOOP and within is not None:
+        except OSError as error:
+            if error.errno == errno.ELOOP and within is not None:
                 raise UnsafePathError(describe_link(path, within)) from None
             raise
 
-    if os.path.isdir(path):  # open would say so only after the opener returned
+    if os.path.isdir(path):  # open() would report it only after the opener returned
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     file = open(path, mode, opener=opener)  # noqa: SIM115  (the caller closes it)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -108,13 +113,13 @@ def _open_regular(path: Path, flags: int, within: Path | None) -> BinaryIO:
 
 
 def make_folder(path: Path, within: Path) -> None:
-    """Make a folder below `within`, and those between; one that is there already stays."""
+    """Create a folder below `within`, with its parents; an existing one stays."""
     check_path(path, within)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def remove_file(path: Path, within: Path) -> None:
-    """Delete a regular file below `within`; anything else, and what is not there, is left alone."""
+    """Delete a regular file below `within`; a missing file and everything else is ignored."""
     check_path(path.parent, within)
     with suppress(FileNotFoundError):
         if stat.S_ISREG(os.lstat(path).st_mode):
