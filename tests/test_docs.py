@@ -1,4 +1,4 @@
-"""The documentation is whole: the site builds strictly, has every page, and every registered name has its entry."""
+"""The documentation is complete: the site builds in strict mode, and every registered name has its entry."""
 
 import importlib
 import importlib.util
@@ -10,6 +10,7 @@ import sys
 import tomllib
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from kinfold.experiments import read_suite
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 WHEN, PAPER = "when to use it", "from"
-# kind -> page, what a row has to say, which columns say it, and the mark between which its measured cost stands
+# kind: (page, alternatives for each column that must be filled, marker around the table of measured costs)
 CATALOGUE = {
     "miners": ("miners.md", [["keeps", "draws"], [WHEN], [PAPER]], "miners"),
     "sets": ("dro.md", [["worst weights p*"], ["value F"], [WHEN], [PAPER]], "sets"),
@@ -32,35 +33,36 @@ CATALOGUE = {
     "backbones": ("models.md", [["features"], ["weights"], [WHEN], [PAPER]], "backbones"),
     "datasets": ("data.md", [["what"], [WHEN], [PAPER]], None),
 }
-# the plain choices that no paper can claim
+# baselines without a paper
 WITHOUT_PAPER = {"all", "average", "random", "mlp", "identity", "features", "softmax"}
-# networks of other libraries, which cost what they cost there
+# networks of other libraries
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
-ROOMS = [
-    "bench",
+PACKAGES = [
     "data",
     "dro",
+    "experiments",
     "losses",
     "metrics",
     "miners",
     "models",
     "pairs",
-    "protocols",
-    "reproduction",
+    "papers",
+    "registry",
+    "report",
     "samplers",
     "training",
 ]
 
 
-def own(kind):
-    """Names of the package, without what other tests registered."""
+def builtin_names(kind):
+    """Names of the package, without those that other tests registered."""
     added = {(entry[0], entry[1]) for entry in kinfold.registry.list_added()}
     return [name for name in kinfold.list(kind) if (kind, name) not in added]
 
 
 def rows(text):
-    """What the tables of a page say of each name in backticks in their first column: name -> column -> text."""
-    found: dict[str, dict[str, str]] = {}
+    """Rows of the tables of a page by the names in backticks in their first column: name -> column -> text."""
+    by_name: dict[str, dict[str, str]] = {}
     header: list[str] = []
     for line in text.splitlines():
         if not line.startswith("|"):
@@ -71,8 +73,8 @@ def rows(text):
             header = cells
         elif not set(line) <= set("|-: "):
             for name in re.findall(r"`([^`]+)`", cells[0]):
-                found.setdefault(name, {}).update(zip(header, cells, strict=True))
-    return found
+                by_name.setdefault(name, {}).update(zip(header, cells, strict=True))
+    return by_name
 
 
 def marked(text, mark):
@@ -82,20 +84,20 @@ def marked(text, mark):
 @pytest.mark.parametrize("kind", CATALOGUE)
 def test_every_name_has_formula_paper_and_when_to_use_it(kind):
     page, wanted, _ = CATALOGUE[kind]
-    told = rows((DOCS / page).read_text())
-    for name in own(kind):
-        assert name in told, f"{page} has no row for {name}"
+    by_name = rows((DOCS / page).read_text())
+    for name in builtin_names(kind):
+        assert name in by_name, f"{page} has no row for {name}"
         for columns in wanted:
             if columns == [PAPER] and name in WITHOUT_PAPER:
                 continue
-            assert any(told[name].get(column) for column in columns), f"{page} leaves {columns} of {name} empty"
+            assert any(by_name[name].get(column) for column in columns), f"{page} leaves {columns} of {name} empty"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CATALOGUE if CATALOGUE[kind][2]])
 def test_every_name_has_its_measured_cost(kind):
     page, _, mark = CATALOGUE[kind]
     costs = marked((DOCS / page).read_text(), mark)
-    for name in own(kind):
+    for name in builtin_names(kind):
         if name in NOT_MEASURED:
             continue
         row = re.search(rf"^\| `?{re.escape(name)}`?(?: \([^|]*\))? \|(.*)\|$", costs, flags=re.MULTILINE)
@@ -104,17 +106,17 @@ def test_every_name_has_its_measured_cost(kind):
 
 
 def test_every_robust_loss_is_explained_and_measured():
-    told, cost = rows((DOCS / "dro.md").read_text()), (DOCS / "losses" / "cost.md").read_text()
-    names = [name for name in own("losses") if name.startswith("dro-")]
+    by_name, cost = rows((DOCS / "dro.md").read_text()), (DOCS / "losses" / "cost.md").read_text()
+    names = [name for name in builtin_names("losses") if name.startswith("dro-")]
     assert names
     for name in names:
-        assert told[name]["is"], name
-        assert told[name][WHEN], name
+        assert by_name[name]["is"], name
+        assert by_name[name][WHEN], name
         assert f"| {name} |" in cost, name
 
 
 def test_every_loss_page_names_its_paper():
-    for name in own("losses"):
+    for name in builtin_names("losses"):
         if name.startswith("dro-"):
             continue
         page = (DOCS / "losses" / f"{name}.md").read_text()
@@ -126,21 +128,20 @@ def test_every_loss_page_names_its_paper():
         assert dated or name in WITHOUT_PAPER, f"{name}.md names no paper with its year"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_reference_lists_what_a_room_exports(room):
-    page = (DOCS / "reference" / f"{room}.md").read_text()
-    assert f"::: kinfold.{room}\n" in page
-    # a function in a file of its own name is hidden behind the file, and is listed with it
-    listed = re.findall(rf"^(?:        - |::: kinfold\.{room}\.(\w+)\.)(?(1)\1|(\w+))$", page, flags=re.MULTILINE)
-    names = [file or member for file, member in listed]
-    assert sorted(names) == sorted(importlib.import_module(f"kinfold.{room}").__all__)
+def test_every_public_package_has_a_reference_page():
+    packages = {name for name in kinfold.__all__ if isinstance(getattr(kinfold, name), ModuleType)}
+    assert packages == {*PACKAGES}
+    for package in PACKAGES:
+        assert f"::: kinfold.{package}\n" in (DOCS / "reference" / f"{package}.md").read_text()
 
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     navigation = re.search(r"^nav:\n(.*?)(?=^\S)", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE | re.DOTALL)[1]
     named = re.findall(r": (\S+\.md)$", navigation, flags=re.MULTILINE)
     assert len(named) == len(set(named))
-    assert set(named) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    overview = (DOCS / "losses" / "index.md").read_text()
+    linked = {f"losses/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", overview)}
+    assert {*named, *linked} == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
 
 
 def test_the_front_page_leads_to_every_part():
@@ -167,16 +168,17 @@ def site(tmp_path_factory):
 
 def test_the_site_builds_without_a_warning_and_has_every_page(site):
     for page in DOCS.rglob("*.md"):
-        place = page.relative_to(DOCS).with_suffix("")
-        built = site / (place.parent if place.name == "index" else place) / "index.html"
-        assert built.is_file(), f"{place} is not in the site"
+        path = page.relative_to(DOCS).with_suffix("")
+        built = site / (path.parent if path.name == "index" else path) / "index.html"
+        assert built.is_file(), f"{path} is not in the site"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_reference_shows_everything_that_a_room_exports(site, room):
-    page = (site / "reference" / room / "index.html").read_text()
-    for name in importlib.import_module(f"kinfold.{room}").__all__:
-        headings = (f'id="kinfold.{room}.{name}"', f'id="kinfold.{room}.{name}.{name}"')
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_reference_shows_everything_that_a_package_exports(site, package):
+    page = (site / "reference" / package / "index.html").read_text()
+    for name in importlib.import_module(f"kinfold.{package}").__all__:
+        # a function in a module of the same name is documented with its module
+        headings = (f'id="kinfold.{package}.{name}"', f'id="kinfold.{package}.{name}.{name}"')
         assert any(heading in page for heading in headings), name
 
 
@@ -202,51 +204,51 @@ def test_links_of_the_site_lead_to_files_and_headings_that_exist(site):
 
 
 def commands(page):
-    """Every command of ours that a page shows in a shell block, as words, without what starts it."""
+    """(line, arguments) of every kinfold command in a shell block of a page."""
     for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if "kinfold" in words[:1] or words[:1] == ["torchrun"]:
-                yield line, words[words.index("kinfold") + 1 :]
+            arguments = shlex.split(line, comments=True)
+            if "kinfold" in arguments[:1] or arguments[:1] == ["torchrun"]:
+                yield line, arguments[arguments.index("kinfold") + 1 :]
 
 
 @contextmanager
-def told_with(where):
-    """Words that a command does not take, told with the line that has them."""
+def fail_with(line):
+    """Fail with the line of documentation that a command refuses."""
     try:
         yield
-    except Exception as wrong:
-        pytest.fail(f"{where}: {wrong}")
+    except Exception as error:
+        pytest.fail(f"{line}: {error}")
 
 
 def test_every_command_that_is_shown_has_the_options_it_is_shown_with(monkeypatch):
-    monkeypatch.setattr("kinfold.registry.plugins.load", lambda plugin: None)  # done while options are read
+    monkeypatch.setattr("kinfold.registry.plugins.load", lambda plugin: None)  # runs while options are parsed
     command = typer.main.get_command(app)
-    seen = set()
+    documented = set()
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
-        for line, words in commands(page):
-            found, given = command, words
-            while hasattr(found, "commands"):
-                name, *given = given
-                seen.add(name)
-                assert name in found.commands, f"{page.name}: there is no command {name} in {line}"
-                found = found.commands[name]
-            with told_with(f"{page.name}: {line}"):
-                found.make_context(words[0], [*given])
-    assert set(command.commands) <= seen, "every command is shown somewhere"
+        for line, arguments in commands(page):
+            parser, rest = command, arguments
+            while hasattr(parser, "commands"):
+                name, *rest = rest
+                documented.add(name)
+                assert name in parser.commands, f"{page.name}: there is no command {name} in {line}"
+                parser = parser.commands[name]
+            with fail_with(f"{page.name}: {line}"):
+                parser.make_context(arguments[0], [*rest])
+    assert set(command.commands) <= documented, "every command is shown somewhere"
 
 
 def test_every_toml_block_can_be_read(tmp_path):
-    found = 0
+    blocks = 0
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
             tables = tomllib.loads(block)
-            found += 1
+            blocks += 1
             if "method" in tables:
                 suite = tmp_path / "suite.toml"
                 suite.write_text(block)
                 assert [entry["name"] for entry in tables["method"]] == [*read_suite(suite).methods]
-    assert found >= 2
+    assert blocks >= 2
 
 
 # a first hour in seconds: few steps, small batches, and of the glyphs no more than is needed to choose a step
@@ -268,11 +270,11 @@ def quick_start():
     return re.findall(r"^```(python|sh)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
 
 
-def shortened(words):
-    if words[1] != "train" or "--resume" in words:
-        return words
-    changes = SHORT | (SHORT_ON_GLYPHS if words[2] == "glyphs" else {})
-    return [*words, *(word for key, value in changes.items() for word in ("--set", f"{key}={value}"))]
+def shorten(arguments):
+    if arguments[1] != "train" or "--resume" in arguments:
+        return arguments
+    changes = SHORT | (SHORT_ON_GLYPHS if arguments[2] == "glyphs" else {})
+    return [*arguments, *(argument for key, value in changes.items() for argument in ("--set", f"{key}={value}"))]
 
 
 def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatch, capsys):
@@ -282,27 +284,27 @@ def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     threads, scope = torch.get_num_threads(), {"__name__": "snippet"}
-    done = []
+    commands_run = []
     for language, text in quick_start():
         if language == "python":
             exec(compile(text, "quick-start.md", "exec"), scope)
             continue
         for line in text.splitlines():
-            words = shlex.split(line, comments=True)
-            if not words or words[0] != "kinfold":
-                assert words[:2] in ([], ["pip", "install"]), f"nothing runs {line}"
+            arguments = shlex.split(line, comments=True)
+            if not arguments or arguments[0] != "kinfold":
+                assert arguments[:2] in ([], ["pip", "install"]), f"nothing runs {line}"
                 continue
-            monkeypatch.setattr(sys, "argv", shortened(words))
+            monkeypatch.setattr(sys, "argv", shorten(arguments))
             code = 0
             try:
                 main()
             except SystemExit as stop:
                 code = stop.code or 0
-            # a machine that the doctor finds something wrong with can still run the rest
-            assert code == 0 or words[1] == "doctor", f"{line}: {capsys.readouterr().err}"
-            done.append(words[1])
+            # the doctor may report a problem of this machine; the other commands still run
+            assert code == 0 or arguments[1] == "doctor", f"{line}: {capsys.readouterr().err}"
+            commands_run.append(arguments[1])
     torch.set_num_threads(threads)
-    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(done)
+    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(commands_run)
     assert (tmp_path / "found.png").is_file()
     assert (tmp_path / "runs" / "photos" / "report.html").is_file()
     for run in ("first", "photos", "table", "head", "proxies", "topk"):

@@ -7,6 +7,7 @@ import pytest
 
 import kinfold
 from kinfold import registry
+from kinfold.registry import documentation
 from tests.cli.runs import run
 
 
@@ -88,8 +89,8 @@ def test_every_name_has_a_description(kind, capsys, monkeypatch):
 
 
 def test_listing_one_name_does_not_import_the_others(monkeypatch, capsys):
-    looked_at = []
+    resolved = []
     resolve = registry.resolve
-    monkeypatch.setattr(registry, "resolve", lambda kind, name: looked_at.append(name) or resolve(kind, name))
+    monkeypatch.setattr(documentation, "resolve", lambda kind, name: resolved.append(name) or resolve(kind, name))
     run(capsys, monkeypatch, "list", "miners", "hard")
-    assert looked_at == ["hard"]
+    assert resolved == ["hard"]

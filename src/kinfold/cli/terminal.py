@@ -15,8 +15,9 @@ _SUGGESTION = re.compile(r"(?: \(did you mean (.*?)\?\)|\. Did you mean (.*?)\?)
 def escape(text: str) -> str:
     """Replace every character that a terminal would interpret by its escape code.
 
-    >>> escape("wren\\x1b[2J")
-    'wren\\\\x1b[2J'
+    Examples:
+        >>> escape("wren\\x1b[2J")
+        'wren\\\\x1b[2J'
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
