@@ -1,4 +1,4 @@
-"""Small finished runs on real data, for the commands that use one; and the command as a user types it."""
+"""Small finished runs for tests of commands, and a function that runs a command."""
 
 import atexit
 import shutil
@@ -57,7 +57,7 @@ def glyph_files():
 
 @cache
 def feature_file():
-    """Rows around six centres, in two splits of three classes each."""
+    """Rows around six centers, in two splits of three classes each."""
     draw = np.random.default_rng(0)
     labels = np.repeat(np.arange(6), 20)
     rows = draw.normal(size=(6, 12))[labels] + 0.5 * draw.normal(size=(120, 12))
@@ -69,29 +69,29 @@ def feature_file():
 
 
 @cache
-def picture_run():
-    """The folder of a run on images; nobody may change more than its cache."""
+def image_run():
+    """Folder of a run on images; tests may change only its cache."""
     data = {"name": "folder", "root": str(glyph_files()), "validation": 0.0}
-    return _trained({"data": data, "model": {"backbone": "conv4", "dim": 8}, **SHORT})
+    return _train_run({"data": data, "model": {"backbone": "conv4", "dim": 8}, **SHORT})
 
 
 @cache
 def feature_run(distance="cosine"):
-    """The folder of a run on features; nobody may change more than its cache."""
+    """Folder of a run on features; tests may change only its cache."""
     data = {"name": "features", "root": str(feature_file()), "validation": 0.0}
     evaluation = {**SHORT["evaluation"], "distance": distance}
     sampler = {"name": "spc", "batch_size": 12, "per_class": 4}
-    return _trained({"data": data, "model": {"dim": 4}, **SHORT, "evaluation": evaluation, "sampler": sampler})
+    return _train_run({"data": data, "model": {"dim": 4}, **SHORT, "evaluation": evaluation, "sampler": sampler})
 
 
-def _trained(recipe):
+def _train_run(recipe):
     folder = _folder() / "run"
     train(recipe, folder)
     return folder
 
 
 def _folder():
-    """One that lasts as long as this process."""
-    made = mkdtemp()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+    """A temporary folder that lasts as long as this process."""
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

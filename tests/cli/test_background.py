@@ -1,4 +1,4 @@
-"""Transparent images in a run: train, embed, search, export and report draw them on the run's background."""
+"""Transparent images are draw_opaque on the background of the run by train, embed, search, export and report."""
 
 import base64
 import json
@@ -19,14 +19,14 @@ HIDDEN = (255, 0, 0)
 
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory):
-    """White shapes on nothing: the color under the transparent pixels is red."""
+    """White shapes on transparent pixels, whose hidden color is red."""
     root = tmp_path_factory.mktemp("shapes") / "shapes"
     draw = np.random.default_rng(0)
-    for kind in range(6):
+    for label in range(6):
         for number in range(4):
             pixels = np.full((20, 20, 4), (*HIDDEN, 0), dtype=np.uint8)
-            pixels[2 + kind : 8 + 2 * kind, 3 + draw.integers(3) : 15] = 255
-            path = root / ("train" if kind < 4 else "test") / f"shape {kind}" / f"{number}.png"
+            pixels[2 + label : 8 + 2 * label, 3 + draw.integers(3) : 15] = 255
+            path = root / ("train" if label < 4 else "test") / f"shape {label}" / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(path)
     return root
@@ -34,7 +34,7 @@ def shapes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def black_run(shapes, tmp_path_factory):
-    """A run whose recipe says that the background is black."""
+    """A run whose recipe sets a black background."""
     folder = tmp_path_factory.mktemp("runs") / "black"
     data = {"name": "folder", "root": str(shapes), "validation": 0.0, "background": "black"}
     model = {"backbone": "conv4", "dim": 8}
@@ -43,7 +43,7 @@ def black_run(shapes, tmp_path_factory):
     return folder
 
 
-def drawn(shapes, folder, background):
+def draw_opaque(shapes, folder, background):
     """The test images as opaque files on a background."""
     for path in sorted((shapes / "test").rglob("*.png")):
         copy = folder / path.relative_to(shapes)
@@ -52,20 +52,18 @@ def drawn(shapes, folder, background):
     return load("folder", folder)
 
 
-def test_the_background_is_kept_with_the_run_and_used_by_whatever_embeds(
-    capsys, monkeypatch, shapes, black_run, tmp_path
-):
-    opened = Run.open(black_run)
-    assert 'background = "black"' in opened.run_folder.configuration.read_text()
-    expected = opened.embed(drawn(shapes, tmp_path / "black", "black"))
-    assert opened.embed(opened.data("test")).equal(expected)
-    assert not opened.embed(drawn(shapes, tmp_path / "white", "white")).equal(expected)
+def test_the_background_is_saved_with_the_run_and_used_to_embed(capsys, monkeypatch, shapes, black_run, tmp_path):
+    opened_run = Run.open(black_run)
+    assert 'background = "black"' in opened_run.run_folder.configuration.read_text()
+    expected = opened_run.embed(draw_opaque(shapes, tmp_path / "black", "black"))
+    assert opened_run.embed(opened_run.data("test")).equal(expected)
+    assert not opened_run.embed(draw_opaque(shapes, tmp_path / "white", "white")).equal(expected)
     code, _, _ = run(capsys, monkeypatch, "embed", black_run, "--split", "test", "--out", tmp_path / "e.npz")
     assert code == 0
     assert np.allclose(np.load(tmp_path / "e.npz")["embeddings"], expected.numpy(), atol=1e-6)
 
 
-def test_embedding_by_pixels_takes_a_background_and_one_by_a_run_does_not(
+def test_embedding_pixels_takes_a_background_and_embedding_with_a_run_does_not(
     capsys, monkeypatch, shapes, black_run, tmp_path
 ):
     common = ("embed", "folder", "--root", shapes, "--out", tmp_path / "e.npz")
@@ -73,24 +71,24 @@ def test_embedding_by_pixels_takes_a_background_and_one_by_a_run_does_not(
     rows = np.load(tmp_path / "e.npz")["embeddings"].reshape(-1, 3, 20, 20)
     assert code == 0
     assert rows[0, :, 0, 0].tolist() == [0, 1, 0]
-    code, _, told = run(capsys, monkeypatch, *common, "--run", black_run, "--background", "lime")
+    code, _, output = run(capsys, monkeypatch, *common, "--run", black_run, "--background", "lime")
     assert code == 2
-    assert "leave --background out" in told
+    assert "leave --background out" in output
 
 
 def test_search_draws_its_grid_on_the_background_of_the_run(capsys, monkeypatch, shapes, black_run, tmp_path):
     query = next((shapes / "test").rglob("*.png"))
-    code, _, told = run(capsys, monkeypatch, "search", black_run, query, "--grid", tmp_path / "grid.png", "--k", "3")
-    assert code == 0, told
+    code, _, output = run(capsys, monkeypatch, "search", black_run, query, "--grid", tmp_path / "grid.png", "--k", "3")
+    assert code == 0, output
     colors = {color for _, color in Image.open(tmp_path / "grid.png").getcolors(1 << 16)}
     assert HIDDEN not in colors
     assert (0, 0, 0) in colors
 
 
 def test_an_export_says_which_background_its_images_need(capsys, monkeypatch, black_run, tmp_path):
-    code, told, _ = run(capsys, monkeypatch, "export", black_run, "--out", tmp_path / "m.pt2", "--json")
+    code, output, _ = run(capsys, monkeypatch, "export", black_run, "--out", tmp_path / "m.pt2", "--json")
     assert code == 0
-    assert json.loads(told)["metadata"]["background"] == "black"
+    assert json.loads(output)["metadata"]["background"] == "black"
 
 
 def test_thumbnails_of_a_report_have_the_background_of_the_run(shapes, tmp_path):
@@ -108,8 +106,8 @@ def test_thumbnails_of_a_report_have_the_background_of_the_run(shapes, tmp_path)
 
 
 def test_data_check_counts_transparent_images(capsys, monkeypatch, shapes):
-    code, told, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", shapes, "--json")
+    code, output, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", shapes, "--json")
     assert code == 0
-    assert json.loads(told)["transparent"] == 24
-    _, told, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", shapes)
-    assert "24 images have transparent pixels" in told
+    assert json.loads(output)["transparent"] == 24
+    _, output, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", shapes)
+    assert "24 images have transparent pixels" in output

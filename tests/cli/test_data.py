@@ -18,29 +18,29 @@ from tests.cli.runs import run
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three classes of five pictures below tmp_path/pictures."""
+    """Three classes of five images in tmp_path/images."""
     rng = np.random.default_rng(0)
     for label in ("crow", "robin", "wren"):
-        (tmp_path / "pictures" / label).mkdir(parents=True)
+        (tmp_path / "images" / label).mkdir(parents=True)
         for i in range(5):
             pixels = rng.integers(0, 255, (12, 10, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "pictures" / label / f"{i}.png")
-    return tmp_path / "pictures"
+            Image.fromarray(pixels).save(tmp_path / "images" / label / f"{i}.png")
+    return tmp_path / "images"
 
 
 def test_check_counts(folder, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--json")
     assert code == 0
-    found = json.loads(out)
-    assert (found["items"], found["classes"], found["unreadable"]) == (15, 3, {})
-    assert next(iter(found["splits"].values()))["smallest"] == 5
+    result = json.loads(out)
+    assert (result["items"], result["classes"], result["unreadable"]) == (15, 3, {})
+    assert next(iter(result["splits"].values()))["smallest"] == 5
     code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder)
     assert code == 0
     assert "15 items, 3 classes" in out
     assert "everything can be read" in out
 
 
-def test_check_names_what_cannot_be_read(folder, capsys, monkeypatch):
+def test_check_names_unreadable_files(folder, capsys, monkeypatch):
     (folder / "wren" / "3.png").write_bytes(b"")
     code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder)
     assert code == 1
@@ -48,7 +48,7 @@ def test_check_names_what_cannot_be_read(folder, capsys, monkeypatch):
     assert "1 images cannot be read" in out
 
 
-def test_check_without_decoding_claims_nothing(folder, capsys, monkeypatch):
+def test_check_without_decoding_does_not_count_unreadable_files(folder, capsys, monkeypatch):
     (folder / "wren" / "3.png").write_bytes(b"")
     code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--no-images")
     assert code == 0
@@ -74,16 +74,16 @@ def test_missing_data_is_explained(tmp_path, capsys, monkeypatch):
 
 def test_embed_then_evaluate(folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "features.npz"
-    code, told, _ = run(capsys, monkeypatch, "embed", "folder", "--root", folder, "--size", 6, "--out", out)
+    code, output, _ = run(capsys, monkeypatch, "embed", "folder", "--root", folder, "--size", 6, "--out", out)
     assert code == 0
-    assert "15 rows of pictures" in told
+    assert "15 rows of images" in output
     assert not (tmp_path / "features.npz.parts").exists()
     read = kinfold.data.load("features", root=out)
     assert read.classes == ("crow", "robin", "wren")
     assert np.asarray(read.items[0]).shape == (6 * 6 * 3,)
-    code, told, _ = run(capsys, monkeypatch, "evaluate", out, "--json")
+    code, output, _ = run(capsys, monkeypatch, "evaluate", out, "--json")
     assert code == 0
-    assert json.loads(told)["queries"] == 15
+    assert json.loads(output)["queries"] == 15
 
 
 def test_unreadable_images_stop_or_are_left_out(folder, tmp_path, capsys, monkeypatch):
@@ -94,53 +94,53 @@ def test_unreadable_images_stop_or_are_left_out(folder, tmp_path, capsys, monkey
     assert "1.png is not an image" in errors
     assert not out.exists()
     other = tmp_path / "others.npz"
-    code, told, errors = run(
+    code, output, errors = run(
         capsys, monkeypatch, "embed", "folder", "--root", folder, "--errors", "skip", "--out", other
     )
     assert code == 0
-    assert "14 rows of pictures, 1 unreadable images left out" in told
+    assert "14 rows of images, 1 unreadable images left out" in output
     assert "1.png" in errors
     assert len(np.load(other)["embeddings"]) == 14
 
 
-def test_parts_of_other_work_are_refused(folder, tmp_path, monkeypatch):
+def test_parts_of_another_command_are_refused(folder, tmp_path, monkeypatch):
     dataset = kinfold.data.load("folder", root=folder)
     monkeypatch.setattr(embedding, "PART", 4)
 
-    def stops(images):
+    def interrupt(images):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed_to_file(dataset, tmp_path / "f.npz", stops, about={"size": 1})
+        embedding.embed_to_file(dataset, tmp_path / "f.npz", interrupt, about={"size": 1})
     with pytest.raises(ValueError, match="size differ"):
         embedding.embed_to_file(dataset, tmp_path / "f.npz", about={"size": 2})
 
 
-def test_a_stopped_run_goes_on(folder, tmp_path, monkeypatch):
+def test_a_stopped_embedding_continues(folder, tmp_path, monkeypatch):
     dataset = kinfold.data.load("folder", root=folder)
     monkeypatch.setattr(embedding, "PART", 4)
-    seen = []
+    batch_sizes = []
 
     def model(images, stop_after=None):
-        seen.append(len(images))
-        if stop_after is not None and len(seen) > stop_after:
+        batch_sizes.append(len(images))
+        if stop_after is not None and len(batch_sizes) > stop_after:
             raise KeyboardInterrupt
         return embedding.flatten_pixels(images)
 
     options = {"transform": kinfold.data.Warp(5), "batch_size": 2}
     with pytest.raises(KeyboardInterrupt):
         embedding.embed_to_file(dataset, tmp_path / "f.npz", lambda images: model(images, 5), **options)
-    assert sum(seen[:5]) == 10
-    seen.clear()
+    assert sum(batch_sizes[:5]) == 10
+    batch_sizes.clear()
     embedding.embed_to_file(dataset, tmp_path / "f.npz", model, **options)
-    assert sum(seen) == 15 - 8  # two parts of four were there
+    assert sum(batch_sizes) == 15 - 8  # two parts of four were there
     whole = np.load(tmp_path / "f.npz")
     embedding.embed_to_file(dataset, tmp_path / "g.npz", **options)
     again = np.load(tmp_path / "g.npz")
     assert all(np.array_equal(whole[name], again[name]) for name in again.files)
 
 
-def test_a_killed_command_goes_on(tmp_path):
+def test_a_killed_command_continues(tmp_path):
     out = tmp_path / "glyphs.npz"
     command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--grey", "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -153,20 +153,20 @@ def test_a_killed_command_goes_on(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not out.exists(), "it finished before it could be killed"
-    kept = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
-    assert kept
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    parts_before = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
+    assert parts_before
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr
     assert not parts.exists()
-    found = np.load(out)
+    result = np.load(out)
     test = kinfold.data.load("glyphs").subset("test")
-    assert found["embeddings"].shape == (len(test), 28 * 28)
+    assert result["embeddings"].shape == (len(test), 28 * 28)
     first = np.asarray(test.items[0]).flatten() / 255
-    assert np.allclose(found["embeddings"][0], first)
-    assert found["labels"].tolist() == [test.classes[label] for label in test.labels.tolist()]
+    assert np.allclose(result["embeddings"][0], first)
+    assert result["labels"].tolist() == [test.classes[label] for label in test.labels.tolist()]
 
 
-def test_what_an_error_recommends_can_be_typed(folder, tmp_path, capsys, monkeypatch):
+def test_options_that_an_error_recommends_work(folder, tmp_path, capsys, monkeypatch):
     table = tmp_path / "birds.csv"
     lines = [f"{label}/{i}.png,{label}" for label in ("crow", "wren") for i in range(5)]
     table.write_text("\n".join(["file,species", *lines]))
@@ -174,17 +174,17 @@ def test_what_an_error_recommends_can_be_typed(folder, tmp_path, capsys, monkeyp
     code, _, errors = run(capsys, monkeypatch, "data", "check", "table", *base)
     assert code == 2
     assert "--set data.options.columns.path=... on the command line" in errors
-    told = ("--set", "data.options.columns.path=file", "--set", "data.options.columns.label=species")
-    code, out, _ = run(capsys, monkeypatch, "data", "check", "table", *base, *told, "--json")
+    output = ("--set", "data.options.columns.path=file", "--set", "data.options.columns.label=species")
+    code, out, _ = run(capsys, monkeypatch, "data", "check", "table", *base, *output, "--json")
     assert code == 0
     assert (json.loads(out)["items"], json.loads(out)["classes"]) == (10, 2)
-    code, _, _ = run(capsys, monkeypatch, "embed", "table", *base, *told, "--out", tmp_path / "birds.npz")
+    code, _, _ = run(capsys, monkeypatch, "embed", "table", *base, *output, "--out", tmp_path / "birds.npz")
     assert code == 0
     with np.load(tmp_path / "birds.npz") as file:
         assert len(file["embeddings"]) == 10
 
 
-def test_only_options_of_the_data_set_are_set(folder, capsys, monkeypatch):
+def test_only_options_of_the_data_set_can_be_set(folder, capsys, monkeypatch):
     code, _, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--set", "loss.k=2")
     assert code == 2
     assert "only options of the data set can be set here, data.options.NAME=VALUE" in errors

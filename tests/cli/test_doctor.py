@@ -1,4 +1,4 @@
-"""`kinfold doctor`: what is there, what is broken, and the exit code that says so."""
+"""`kinfold doctor` reports what is installed and what is broken, and sets the exit code."""
 
 import json
 import os
@@ -29,58 +29,58 @@ def findings(capsys, monkeypatch):
     """(exit code, {topic: finding})"""
     code, printed, errors = run(capsys, monkeypatch, "doctor", "--json")
     assert "Traceback" not in errors
-    told = json.loads(printed)
-    assert told["ok"] == (code == 0)
-    return code, {finding["topic"]: finding for finding in told["findings"]}
+    report = json.loads(printed)
+    assert report["ok"] == (code == 0)
+    return code, {finding["topic"]: finding for finding in report["findings"]}
 
 
-def test_a_machine_on_which_these_tests_run_is_well(tmp_path, capsys, monkeypatch):
+def test_a_working_machine_has_no_problem(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KINFOLD_DATA", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    code, found = findings(capsys, monkeypatch)
+    code, topics = findings(capsys, monkeypatch)
     assert code == 0
-    assert found["kinfold"]["found"] == kinfold.__version__
-    assert found["torch"]["found"] == torch.__version__
-    assert found["python"]["found"] == ".".join(map(str, sys.version_info[:3]))
+    assert topics["kinfold"]["found"] == kinfold.__version__
+    assert topics["torch"]["found"] == torch.__version__
+    assert topics["python"]["found"] == ".".join(map(str, sys.version_info[:3]))
     for topic in ("training step, cpu, float32", "training step, cpu, bfloat16", "gloo", "disk", "write access"):
-        assert found[topic]["status"] == "ok"
-    assert "OMP_NUM_THREADS=1" in found["threads"]["found"]
-    assert found["KINFOLD_DATA"]["status"] == "note"
+        assert topics[topic]["status"] == "ok"
+    assert "OMP_NUM_THREADS=1" in topics["threads"]["found"]
+    assert topics["KINFOLD_DATA"]["status"] == "note"
     assert [*tmp_path.iterdir()] == []  # nothing is left behind
     assert not torch.distributed.is_initialized()
     code, printed, _ = run(capsys, monkeypatch, "doctor")
     assert code == 0
-    assert "everything that was tried works; nothing was sent anywhere" in printed
+    assert "all checks passed; nothing was sent anywhere" in printed
 
 
 @pytest.mark.slow
 def test_every_optional_package_is_imported_as_it_is(capsys, monkeypatch):
     monkeypatch.undo()
-    code, found = findings(capsys, monkeypatch)
-    assert {topic.removeprefix("extra ") for topic in found if topic.startswith("extra ")} == set(doctor.EXTRAS)
+    code, topics = findings(capsys, monkeypatch)
+    assert {topic.removeprefix("extra ") for topic in topics if topic.startswith("extra ")} == set(doctor.EXTRAS)
     assert code == 0
-    assert found["extra glyphs"]["found"].startswith("matplotlib ")
+    assert topics["extra glyphs"]["found"].startswith("matplotlib ")
 
 
-def test_every_extra_of_the_package_is_known():
-    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for extra in set(stated) - {"test", "docs"}:
+def test_every_extra_of_the_package_is_checked():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra in set(extras) - {"test", "docs"}:
         assert extra in ALL, f"kinfold doctor does not say what the extra {extra!r} adds"
 
 
 def test_data_sets_below_the_folder_of_data(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KINFOLD_DATA", str(tmp_path))
-    code, found = findings(capsys, monkeypatch)
-    assert (code, found["KINFOLD_DATA"]["status"]) == (0, "note")
+    code, topics = findings(capsys, monkeypatch)
+    assert (code, topics["KINFOLD_DATA"]["status"]) == (0, "note")
     (tmp_path / "cub").mkdir()
     (tmp_path / "something").mkdir()
-    code, found = findings(capsys, monkeypatch)
-    assert (code, found["KINFOLD_DATA"]["found"]) == (0, f"{tmp_path} has cub")
-    assert found["KINFOLD_DATA"]["advice"] == "kinfold data check cub"
+    code, topics = findings(capsys, monkeypatch)
+    assert (code, topics["KINFOLD_DATA"]["found"]) == (0, f"{tmp_path} has cub")
+    assert topics["KINFOLD_DATA"]["advice"] == "kinfold data check cub"
     monkeypatch.setenv("KINFOLD_DATA", str(tmp_path / "nowhere"))
-    code, found = findings(capsys, monkeypatch)
-    assert (code, found["KINFOLD_DATA"]["status"]) == (1, "problem")
+    code, topics = findings(capsys, monkeypatch)
+    assert (code, topics["KINFOLD_DATA"]["status"]) == (1, "problem")
     code, printed, _ = run(capsys, monkeypatch, "doctor")
     assert code == 1
     assert "PROBLEM" in printed
@@ -98,46 +98,46 @@ def test_extras_that_are_missing_are_a_note_and_broken_ones_a_problem(tmp_path, 
         "crashing": (("crashing_extra",), ("crashing-extra",), "wings"),
     }
     monkeypatch.setattr(doctor, "EXTRAS", extras)
-    code, found = findings(capsys, monkeypatch)
+    code, topics = findings(capsys, monkeypatch)
     assert code == 1
-    assert found["extra absent"] == {
+    assert topics["extra absent"] == {
         "topic": "extra absent",
         "status": "note",
         "found": "not installed; it adds wings",
         "advice": "pip install no-such-package",
     }
-    assert found["extra broken"]["status"] == "problem"
-    assert "operator x::y does not exist" in found["extra broken"]["found"]
-    assert found["extra crashing"]["status"] == "problem"
+    assert topics["extra broken"]["status"] == "problem"
+    assert "operator x::y does not exist" in topics["extra broken"]["found"]
+    assert topics["extra crashing"]["status"] == "problem"
 
 
 def test_what_to_type_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     install = 'pip install "kinfold[efficientnet]"'
     absent = doctor.Finding("extra efficientnet", "note", "not installed; it adds " + "wings " * 20, install)
-    doctor._show([doctor.Finding("python", "ok", "3.11"), absent], 0)
-    told = capsys.readouterr().out.splitlines()
-    assert f"  extra efficientnet: {install}" in told
-    assert "what may be worth doing:" in told
-    assert "what to do:" not in told  # there is no problem
-    doctor._show([doctor.Finding("disk", "problem", "full", "free some space")], 1)
-    told = capsys.readouterr().out
-    assert "what to do:\n  disk: free some space\n" in told
-    assert "worth doing" not in told
+    doctor._print([doctor.Finding("python", "ok", "3.11"), absent], 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  extra efficientnet: {install}" in lines
+    assert "what may be worth doing:" in lines
+    assert "what to do:" not in lines  # there is no problem
+    doctor._print([doctor.Finding("disk", "problem", "full", "free some space")], 1)
+    printed = capsys.readouterr().out
+    assert "what to do:\n  disk: free some space\n" in printed
+    assert "worth doing" not in printed
 
 
 def test_a_full_disk_and_a_folder_that_cannot_be_written_to(capsys, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
 
-    def refused(**options):
+    def refuse(**options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
-    code, found = findings(capsys, monkeypatch)
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    code, topics = findings(capsys, monkeypatch)
     assert code == 1
-    assert found["disk"]["status"] == "problem"
-    assert found["write access"]["found"] == f"cannot write to {os.getcwd()}: Permission denied"
-    assert found["write access"]["advice"]
+    assert topics["disk"]["status"] == "problem"
+    assert topics["write access"]["found"] == f"cannot write to {os.getcwd()}: Permission denied"
+    assert topics["write access"]["advice"]
 
 
 def test_a_training_step_without_a_gradient_is_a_problem(capsys, monkeypatch):
@@ -145,22 +145,22 @@ def test_a_training_step_without_a_gradient_is_a_problem(capsys, monkeypatch):
         "kinfold.losses.create",
         lambda name: lambda rows, labels: (rows * torch.nan if rows.dtype == torch.bfloat16 else rows).sum(),
     )
-    code, found = findings(capsys, monkeypatch)
+    code, topics = findings(capsys, monkeypatch)
     assert code == 1
-    assert found["training step, cpu, float32"]["status"] == "ok"
-    assert found["training step, cpu, bfloat16"]["status"] == "problem"
-    assert found["training step, cpu, bfloat16"]["advice"] == "train in float32"
+    assert topics["training step, cpu, float32"]["status"] == "ok"
+    assert topics["training step, cpu, bfloat16"]["status"] == "problem"
+    assert topics["training step, cpu, bfloat16"]["advice"] == "train in float32"
 
 
-def test_a_look_that_fails_itself_does_not_hide_the_others(capsys, monkeypatch):
-    def failing(name):
+def test_a_check_that_raises_does_not_hide_the_others(capsys, monkeypatch):
+    def fail(name):
         raise RuntimeError("illegal instruction")
 
-    monkeypatch.setattr("kinfold.losses.create", failing)
-    code, found = findings(capsys, monkeypatch)
+    monkeypatch.setattr("kinfold.losses.create", fail)
+    code, topics = findings(capsys, monkeypatch)
     assert code == 1
-    assert found["training"]["found"] == "RuntimeError: illegal instruction"
-    assert found["gloo"]["status"] == "ok"
+    assert topics["training"]["found"] == "RuntimeError: illegal instruction"
+    assert topics["gloo"]["status"] == "ok"
 
 
 def test_help_has_an_example(capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""The command as a user types it, in a process of its own or through its entry function."""
+"""`kinfold evaluate`, in a separate process or through its entry function."""
 
 import json
 import os
@@ -23,16 +23,16 @@ def file(tmp_path):
     return path
 
 
-def test_json_is_what_the_library_says(file, capsys, monkeypatch):
+def test_json_has_the_values_of_the_library(file, capsys, monkeypatch):
     names = ["recall@1", "map@r", "nmi", "nmi-coarse"]
     code, out, _ = run(
         capsys, monkeypatch, "evaluate", file, "--metrics", ",".join(names), "--coarse-key", "coarse", "--json"
     )
     x, labels = make("clustered")
     assert code == 0
-    found = json.loads(out)
-    assert found["metrics"] == kinfold.metrics.evaluate(x, labels, metrics=names, coarse_labels=labels // 5)
-    assert (found["queries"], found["gallery"], found["distance"]) == (260, 260, "cosine")
+    result = json.loads(out)
+    assert result["metrics"] == kinfold.metrics.evaluate(x, labels, metrics=names, coarse_labels=labels // 5)
+    assert (result["queries"], result["gallery"], result["distance"]) == (260, 260, "cosine")
 
 
 def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
@@ -40,8 +40,8 @@ def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
         capsys, monkeypatch, "evaluate", file, "-m", "recall@1", "--intervals", "classes", "--per-class", "map@r"
     )
     assert code == 0
-    found = kinfold.metrics.evaluate(*make("clustered"), metrics=["recall@1", "map@r"])
-    assert f"{found['recall@1']:.4f}" in out
+    result = kinfold.metrics.evaluate(*make("clustered"), metrics=["recall@1", "map@r"])
+    assert f"{result['recall@1']:.4f}" in out
     assert "95 % interval" in out
     assert "map@r by class" in out
     assert "260 queries, 20 classes, cosine" in out
@@ -85,9 +85,9 @@ def test_undefined_is_null(tmp_path, capsys, monkeypatch):
         (["FILE", "-m", "nmi-coarse"], "coarse_labels"),
     ],
 )
-def test_mistakes_end_with_code_two_and_a_way_out(arguments, hint, file, capsys, monkeypatch):
-    given = [str(file) if argument == "FILE" else argument for argument in arguments]
-    code, out, errors = run(capsys, monkeypatch, "evaluate", *given)
+def test_mistakes_end_with_code_two_and_a_hint(arguments, hint, file, capsys, monkeypatch):
+    command = [str(file) if argument == "FILE" else argument for argument in arguments]
+    code, out, errors = run(capsys, monkeypatch, "evaluate", *command)
     assert code == 2
     assert hint in errors
     assert "Traceback" not in errors
@@ -103,32 +103,32 @@ def test_unreadable_files(tmp_path, capsys, monkeypatch):
     np.savez(path, embeddings=np.eye(3), labels=np.array([{}, {}, {}], dtype=object))
     assert "holds Python objects" in run(capsys, monkeypatch, "evaluate", path)[2]
     np.savez(path, embeddings=np.eye(3), labels=[1, 1, 2], paths=np.array([{}, {}, {}], dtype=object))
-    assert run(capsys, monkeypatch, "evaluate", path)[0] == 0  # what is not asked for does no harm
+    assert run(capsys, monkeypatch, "evaluate", path)[0] == 0  # arrays that are not used may be anything
     np.savez(path, a=np.eye(3))
     assert "no array of embeddings among a" in run(capsys, monkeypatch, "evaluate", path)[2]
     np.savez(path, embeddings=np.eye(3), labels=[1, 2])
     assert "3 embeddings but 2 labels" in run(capsys, monkeypatch, "evaluate", path)[2]
 
 
-def test_help_and_version_in_a_process_of_its_own():
+def test_help_and_version_in_a_separate_process():
     environment = {**os.environ, "COLUMNS": "100"}
-    shown = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-m", "kinfold", "evaluate", "--help"], capture_output=True, text=True, env=environment
     )
-    assert shown.returncode == 0
-    assert "kinfold evaluate test.npz --metrics recall@1,map@r,nmi" in shown.stdout
+    assert printed.returncode == 0
+    assert "kinfold evaluate test.npz --metrics recall@1,map@r,nmi" in printed.stdout
     version = subprocess.run([sys.executable, "-m", "kinfold", "--version"], capture_output=True, text=True)
     assert version.stdout == f"kinfold {kinfold.__version__}\n"
 
 
 def test_real_features_of_photographs(capsys, monkeypatch):
-    """Untrained features of CUB-200-2011, test classes: a figure that was measured before with other code."""
+    """Untrained features of CUB-200-2011, test classes: values that other code measured."""
     folder = os.environ.get("KINFOLD_TEST_DATA")
     path = Path(folder or "nowhere") / "cub200_2011_efflite0.npz"
     if not path.exists():
         pytest.skip("KINFOLD_TEST_DATA does not point to a folder with cub200_2011_efflite0.npz")
     code, out, _ = run(capsys, monkeypatch, "evaluate", path, "--where", "split=test", "--json")
     assert code == 0
-    found = json.loads(out)["metrics"]
+    result = json.loads(out)["metrics"]
     expected = {"recall@1": 0.5773, "recall@2": 0.7039, "recall@4": 0.8114, "recall@8": 0.8854}
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2e-4)
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=2e-4)

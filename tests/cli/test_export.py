@@ -14,7 +14,7 @@ from kinfold.data.pipelines import PIPELINES
 from kinfold.data.transforms import Compose
 from kinfold.models.export import DeployedModel
 from kinfold.training import Run, train
-from tests.cli.runs import SHORT, feature_run, glyph_files, picture_run, run
+from tests.cli.runs import SHORT, feature_run, glyph_files, image_run, run
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
@@ -34,7 +34,7 @@ def unit(rows):
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
 def test_picture_files_give_the_embeddings_of_the_run(name, tmp_path, capsys, monkeypatch):
     out = tmp_path / name
-    code, printed, errors = run(capsys, monkeypatch, "export", picture_run(), "--out", out, "--json")
+    code, printed, errors = run(capsys, monkeypatch, "export", image_run(), "--out", out, "--json")
     assert code == 0, errors
     assert errors == ""
     found = json.loads(printed)
@@ -44,7 +44,7 @@ def test_picture_files_give_the_embeddings_of_the_run(name, tmp_path, capsys, mo
     assert (about["run"], about["distance"], about["mode"], about["size"]) == ("run", "cosine", "L", "28 x 28")
     assert about["dim"] == "8"
     assert "Warp(size=28" in about["transform"]
-    space = Run.open(picture_run())
+    space = Run.open(image_run())
     data = space.data("test")
     # the pictures are read here with Pillow alone
     pixels = np.stack([np.asarray(Image.open(data.items[index].path)) for index in range(len(data))])[:, None]
@@ -66,7 +66,7 @@ def test_unit_length_is_inside_where_the_run_compares_by_cosine(distance, tmp_pa
 
 
 def test_the_preparation_of_pictures_is_told_in_words(tmp_path, capsys, monkeypatch):
-    code, printed, _ = run(capsys, monkeypatch, "export", picture_run(), "--out", tmp_path / "model.onnx")
+    code, printed, _ = run(capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.onnx")
     assert code == 0
     assert "  transform: both sides to 28 pixels (bilinear), before the model\n" in printed
     assert "Warp(" not in printed
@@ -97,7 +97,7 @@ def test_a_run_in_half_precision_is_written_in_float32(tmp_path, capsys, monkeyp
 
 def test_a_model_that_differs_ends_with_code_one_and_leaves_nothing(tmp_path, capsys, monkeypatch):
     code, printed, errors = run(
-        capsys, monkeypatch, "export", picture_run(), "--out", tmp_path / "model.onnx", "--tolerance", "1e-12"
+        capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.onnx", "--tolerance", "1e-12"
     )
     assert code == 1
     assert "error: the written model differs from the original" in errors
@@ -114,7 +114,7 @@ def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_p
             super().__init__(embedder, None, unit)
 
     monkeypatch.setattr("kinfold.models.export.Deployed", Forgetful)
-    code, _, errors = run(capsys, monkeypatch, "export", picture_run(), "--out", tmp_path / "model.pt2")
+    code, _, errors = run(capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.pt2")
     assert code == 1
     assert "other embeddings than the run itself" in errors
     assert [*tmp_path.iterdir()] == []
@@ -123,9 +123,9 @@ def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_p
 def test_mistakes_end_with_code_two_and_a_way_out(tmp_path, capsys, monkeypatch):
     for arguments, hint in [
         ([tmp_path, "--out", tmp_path / "m.onnx"], "is not the folder of a run"),
-        ([picture_run(), "--out", tmp_path / "m.pth"], "--out must end in .onnx or .pt2"),
-        ([picture_run(), "--out", tmp_path / "nowhere" / "m.onnx"], "there is no folder"),
-        ([picture_run(), "--out", tmp_path / "m.onnx", "--tolerance", "-1"], "tolerance must be above 0"),
+        ([image_run(), "--out", tmp_path / "m.pth"], "--out must end in .onnx or .pt2"),
+        ([image_run(), "--out", tmp_path / "nowhere" / "m.onnx"], "there is no folder"),
+        ([image_run(), "--out", tmp_path / "m.onnx", "--tolerance", "-1"], "tolerance must be above 0"),
     ]:
         code, printed, errors = run(capsys, monkeypatch, "export", *arguments)
         assert (code, printed) == (2, "")
@@ -140,7 +140,7 @@ def test_help_has_an_example(capsys, monkeypatch):
 
 
 def test_a_run_whose_data_is_gone_says_so(tmp_path, capsys, monkeypatch):
-    shutil.copytree(picture_run(), tmp_path / "run")
+    shutil.copytree(image_run(), tmp_path / "run")
     configuration = tmp_path / "run" / "configuration.toml"
     configuration.write_text(configuration.read_text().replace(str(glyph_files()), str(tmp_path / "gone")))
     code, _, errors = run(capsys, monkeypatch, "export", tmp_path / "run", "--out", tmp_path / "model.pt2")

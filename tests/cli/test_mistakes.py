@@ -1,4 +1,4 @@
-"""The mistakes of a first hour: each is answered with what is wrong and what to do, and leaves nothing behind."""
+"""Common mistakes of new users: the command says what is wrong and what to do, and writes nothing."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHORT = ["--set", "training.steps=2", "--set", "model.dim=8"]
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with data of many kinds, most of them wrong."""
+    """A folder with files of many kinds, most of them invalid."""
     monkeypatch.chdir(tmp_path)
     rows, labels = feature_rows()
     draw = np.random.default_rng(1)
@@ -98,7 +98,7 @@ def desk(tmp_path, monkeypatch):
         (["train"], "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "),
         (["train", "--set", "training.steps=5"], "say what to train on"),
         (["train", "features", "--root", "rows.npz", "--set", "training.device=cuda:7"], "the device 'cuda:7' cannot"),
-        (["train", "features", "--root", "rows.npz", "--set", "training.device=gpu"], "'cpu' always can"),
+        (["train", "features", "--root", "rows.npz", "--set", "training.device=gpu"], "use 'cpu', or name no device"),
         (
             ["train", "features", "--root", "rows.npz", "--set", "loss.beta=big"],
             "'margin': beta must be a number, got 'big'",
@@ -138,32 +138,32 @@ def desk(tmp_path, monkeypatch):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_mistake_is_answered_with_what_to_do(desk, capsys, monkeypatch, arguments, hint):
+def test_a_mistake_gets_an_error_with_a_hint_and_writes_nothing(desk, capsys, monkeypatch, arguments, hint):
     before = {path.name for path in desk.iterdir()}
-    given = [str(feature_run()) if word == "RUN" else word for word in arguments]
-    code, shown, errors = run(capsys, monkeypatch, *given)
+    command = [str(feature_run()) if argument == "RUN" else argument for argument in arguments]
+    code, output, errors = run(capsys, monkeypatch, *command)
     assert code == 2
-    assert shown == ""
+    assert output == ""
     assert hint in errors, errors
     assert "Traceback" not in errors
     assert {path.name for path in desk.iterdir()} == before
 
 
-def test_a_broken_picture_is_named_and_left_out_on_request(desk, capsys, monkeypatch):
+def test_a_broken_image_is_named_and_skipped_on_request(desk, capsys, monkeypatch):
     small = ["--set", "sampler.batch_size=8", "--set", "sampler.per_class=2", "--set", "data.workers=0"]
     model = ["--set", "model.backbone=conv4", "--set", "model.weights=none", "--set", "model.batch_norm=train"]
-    given = ["train", "images", "--root", "photos", *SHORT, *small, *model, "--out", "runs/photos"]
-    code, _, errors = run(capsys, monkeypatch, *given)
+    command = ["train", "images", "--root", "photos", *SHORT, *small, *model, "--out", "runs/photos"]
+    code, _, errors = run(capsys, monkeypatch, *command)
     assert code == 2
     assert "broken.png is not an image" in errors
     assert "errors='skip'" in errors
     assert not (desk / "runs").exists()
-    code, _, errors = run(capsys, monkeypatch, *given, "--set", "data.errors=skip")
+    code, _, errors = run(capsys, monkeypatch, *command, "--set", "data.errors=skip")
     assert code == 0, errors
 
 
-def test_features_narrower_than_the_recipe_are_no_mistake(desk, capsys, monkeypatch):
-    """The recipe asks for 512 dimensions; a linear map of 16 features has 16 to give."""
+def test_features_with_fewer_dimensions_than_the_recipe_are_accepted(desk, capsys, monkeypatch):
+    """The recipe asks for 512 dimensions; a linear map of 16 features has 16."""
     code, _, errors = run(
         capsys, monkeypatch, "train", "features", "--root", "rows.npz", "--set", "training.steps=2", "--out", "r"
     )
@@ -171,7 +171,7 @@ def test_features_narrower_than_the_recipe_are_no_mistake(desk, capsys, monkeypa
     assert "dim = 16" in (desk / "r" / "configuration.toml").read_text()
 
 
-def test_more_dimensions_than_there_are_to_give_are_told(desk, capsys, monkeypatch):
+def test_more_dimensions_than_features_print_a_warning(desk, capsys, monkeypatch):
     code, _, errors = run(
         capsys,
         monkeypatch,
@@ -189,9 +189,9 @@ def test_more_dimensions_than_there_are_to_give_are_told(desk, capsys, monkeypat
     assert "model.dim is 16, not 99" in errors
 
 
-def test_another_sampler_keeps_what_it_also_has(desk, capsys, monkeypatch):
-    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r", "--sampler", "random"]
-    code, _, errors = run(capsys, monkeypatch, *given)
+def test_another_sampler_keeps_the_options_it_shares(desk, capsys, monkeypatch):
+    command = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r", "--sampler", "random"]
+    code, _, errors = run(capsys, monkeypatch, *command)
     assert code == 0, errors
     written = (desk / "r" / "configuration.toml").read_text()
     assert "batch_size = 80" in written
@@ -200,33 +200,33 @@ def test_another_sampler_keeps_what_it_also_has(desk, capsys, monkeypatch):
 
 @pytest.mark.parametrize("loss", ["proxy-anchor", "multi-similarity", "lifted", "dro-topk"])
 def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys, monkeypatch, loss):
-    given = ["train", "features", "--root", "rows.npz", "--loss", loss, "--set", "training.steps=2", "--out", "r"]
-    code, _, errors = run(capsys, monkeypatch, *given)
+    command = ["train", "features", "--root", "rows.npz", "--loss", loss, "--set", "training.steps=2", "--out", "r"]
+    code, _, errors = run(capsys, monkeypatch, *command)
     assert code == 0, errors
     written = (desk / "r" / "configuration.toml").read_text()
     assert "distance-weighted" not in written
-    assert ("[miner]" in written) == (loss == "lifted")  # which has a usual one of its own
+    assert ("[miner]" in written) == (loss == "lifted")  # which has a default miner
 
 
 @pytest.mark.parametrize(("miner", "written"), [("semihard", True), ("none", False)])
 def test_a_miner_by_its_name_or_none(desk, capsys, monkeypatch, miner, written):
-    given = ["train", "features", "--root", "rows.npz", "--loss", "triplet", "--miner", miner, *SHORT, "--out", "r"]
-    code, _, errors = run(capsys, monkeypatch, *given)
+    command = ["train", "features", "--root", "rows.npz", "--loss", "triplet", "--miner", miner, *SHORT, "--out", "r"]
+    code, _, errors = run(capsys, monkeypatch, *command)
     assert code == 0, errors
     assert ('[miner]\nname = "semihard"' in (desk / "r" / "configuration.toml").read_text()) == written
 
 
-def test_a_training_that_diverges_says_so_and_ends_with_code_one(desk, capsys, monkeypatch):
-    given = ["train", "features", "--root", "rows.npz", *SHORT, *WILD, "--out", "r"]
-    code, shown, errors = run(capsys, monkeypatch, *given, "--set", "training.steps=20")
+def test_a_training_that_diverges_ends_with_code_one(desk, capsys, monkeypatch):
+    command = ["train", "features", "--root", "rows.npz", *SHORT, *WILD, "--out", "r"]
+    code, output, errors = run(capsys, monkeypatch, *command, "--set", "training.steps=20")
     assert code == 1, errors
     assert "the training came to nothing: the loss or the weights were not finite at step" in errors
-    assert "of 20" in shown
+    assert "of 20" in output
 
 
 def test_a_run_is_not_continued_on_other_data(desk, capsys, monkeypatch):
-    given = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r"]
-    assert run(capsys, monkeypatch, *given)[0] == 0
+    command = ["train", "features", "--root", "rows.npz", *SHORT, "--out", "r"]
+    assert run(capsys, monkeypatch, *command)[0] == 0
     (desk / "r" / "scores.json").unlink()
     kept = (desk / "rows.npz").read_bytes()
     rows, labels = np.load("rows.npz")["embeddings"], np.load("rows.npz")["labels"]

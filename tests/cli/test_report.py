@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kinfold.report.figures import charts as drawing
-from tests.cli.runs import feature_run, picture_run, run
+from tests.cli.runs import feature_run, image_run, run
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_page_and_figures(capsys, monkeypatch, tmp_path, quick):
 
 def test_json_says_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp_path):
     page = tmp_path / "page.html"
-    code, printed, _ = run(capsys, monkeypatch, "report", picture_run(), "--out", page, "--points", "30", "--json")
+    code, printed, _ = run(capsys, monkeypatch, "report", image_run(), "--out", page, "--points", "30", "--json")
     assert code == 0
     found = json.loads(printed)
     assert found["page"] == str(page)

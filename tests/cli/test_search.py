@@ -15,13 +15,13 @@ from PIL import Image
 from kinfold.report.neighbor_grid import RIGHT, WRONG
 from kinfold.training import Run, train
 from kinfold.training.folder import RunFolder
-from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, picture_run, run
+from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, image_run, run
 
 
 @pytest.fixture
 def own_run(tmp_path):
     """A copy of the picture run, to be changed."""
-    shutil.copytree(picture_run(), tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
+    shutil.copytree(image_run(), tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
     return tmp_path / "run"
 
 
@@ -52,10 +52,10 @@ def agrees(found, order, scores, measure="similarity"):
 
 
 def test_an_item_of_the_gallery_is_not_its_own_neighbour(capsys, monkeypatch):
-    space = Run.open(picture_run())
+    space = Run.open(image_run())
     data = space.data("test")
     rows = space.embed(data).numpy()
-    found = found_in(capsys, monkeypatch, picture_run(), "#17", "--k", "5")
+    found = found_in(capsys, monkeypatch, image_run(), "#17", "--k", "5")
     agrees(found, *by_hand(rows[17], rows, leave_out=17))
     assert found["items"] == len(data)
     assert found["query"]["index"] == 17
@@ -66,16 +66,16 @@ def test_an_item_of_the_gallery_is_not_its_own_neighbour(capsys, monkeypatch):
         row["class"] == found["query"]["class"] for row in found["neighbours"]
     ]
     # the number alone, and the file of that item, ask the same
-    assert found_in(capsys, monkeypatch, picture_run(), "17", "--k", "5") == found
-    assert found_in(capsys, monkeypatch, picture_run(), found["query"]["file"], "--k", "5") == found
+    assert found_in(capsys, monkeypatch, image_run(), "17", "--k", "5") == found
+    assert found_in(capsys, monkeypatch, image_run(), found["query"]["file"], "--k", "5") == found
 
 
 def test_an_image_from_elsewhere(tmp_path, capsys, monkeypatch):
-    space = Run.open(picture_run())
+    space = Run.open(image_run())
     data = space.data("test")
     picture = tmp_path / "new.png"
     shutil.copy(data.items[40].path, picture)
-    found = found_in(capsys, monkeypatch, picture_run(), picture)
+    found = found_in(capsys, monkeypatch, image_run(), picture)
     rows = space.embed(data).numpy()
     agrees(found, *by_hand(rows[40], rows))
     assert found["neighbours"][0]["similarity"] == pytest.approx(1)
@@ -85,14 +85,14 @@ def test_an_image_from_elsewhere(tmp_path, capsys, monkeypatch):
 
 
 def test_arrays_as_queries_of_a_run_on_images(tmp_path, capsys, monkeypatch):
-    space = Run.open(picture_run())
+    space = Run.open(image_run())
     data = space.data("test")
     rows = space.embed(data).numpy()
     np.save(tmp_path / "embedding.npy", rows[3].astype(np.float64))
-    agrees(found_in(capsys, monkeypatch, picture_run(), tmp_path / "embedding.npy"), *by_hand(rows[3], rows))
+    agrees(found_in(capsys, monkeypatch, image_run(), tmp_path / "embedding.npy"), *by_hand(rows[3], rows))
     with Image.open(data.items[5].path) as picture:
         np.save(tmp_path / "pixels.npy", np.asarray(picture))
-    agrees(found_in(capsys, monkeypatch, picture_run(), tmp_path / "pixels.npy"), *by_hand(rows[5], rows))
+    agrees(found_in(capsys, monkeypatch, image_run(), tmp_path / "pixels.npy"), *by_hand(rows[5], rows))
 
 
 @pytest.mark.parametrize(("distance", "measure"), [("cosine", "similarity"), ("euclidean", "distance")])
@@ -110,13 +110,13 @@ def test_features(distance, measure, tmp_path, capsys, monkeypatch):
 
 
 def test_other_splits_and_all_of_them(capsys, monkeypatch):
-    space = Run.open(picture_run())
+    space = Run.open(image_run())
     train_rows, test_rows = (space.embed(space.data(split)).numpy() for split in ("train", "test"))
-    found = found_in(capsys, monkeypatch, picture_run(), "#2", "--split", "train")
+    found = found_in(capsys, monkeypatch, image_run(), "#2", "--split", "train")
     agrees(found, *by_hand(train_rows[2], train_rows, 2))
     whole = np.concatenate([train_rows, test_rows])
     last = len(whole) - 1
-    found = found_in(capsys, monkeypatch, picture_run(), f"#{last}", "--split", "all")
+    found = found_in(capsys, monkeypatch, image_run(), f"#{last}", "--split", "all")
     agrees(found, *by_hand(whole[last], whole, last))
     assert found["query"]["file"] == str(space.data("test").items[len(test_rows) - 1].path)
 
@@ -150,7 +150,7 @@ def test_another_gallery(tmp_path, own_run, capsys, monkeypatch):
 def test_the_gallery_is_embedded_once_and_anew_when_weights_or_pictures_change(tmp_path, capsys, monkeypatch):
     pictures = tmp_path / "pictures"
     shutil.copytree(glyph_files(), pictures)
-    shutil.copytree(picture_run(), tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
+    shutil.copytree(image_run(), tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
     own = tmp_path / "run"
     configuration = own / "configuration.toml"
     configuration.write_text(configuration.read_text().replace(str(glyph_files()), str(pictures)))
@@ -210,7 +210,7 @@ def test_a_run_that_cannot_be_written_to_is_searched_all_the_same(own_run, capsy
     code, printed, errors = run(capsys, monkeypatch, "search", own_run, "#3", "--json")
     assert code == 0
     assert "not kept for the next search" in errors
-    assert json.loads(printed)["neighbours"] == found_in(capsys, monkeypatch, picture_run(), "#3")["neighbours"]
+    assert json.loads(printed)["neighbours"] == found_in(capsys, monkeypatch, image_run(), "#3")["neighbours"]
 
 
 def test_a_table_for_people(capsys, monkeypatch):
@@ -227,7 +227,7 @@ def test_a_table_for_people(capsys, monkeypatch):
 
 def test_the_grid_frames_right_and_wrong_neighbours(tmp_path, capsys, monkeypatch):
     path = tmp_path / "grid.png"
-    found = found_in(capsys, monkeypatch, picture_run(), "#17", "--k", "60", "--grid", path)
+    found = found_in(capsys, monkeypatch, image_run(), "#17", "--k", "60", "--grid", path)
     assert found["grid"] == str(path)
     assert {row["same_class"] for row in found["neighbours"]} == {True, False}
     with Image.open(path) as grid:
@@ -274,24 +274,24 @@ def test_mistakes_end_with_code_two_and_a_way_out(tmp_path, capsys, monkeypatch)
     picture = next((glyph_files() / "test").rglob("*.png"))
     for arguments, hint in [
         ([tmp_path, "#1"], "is not the folder of a run"),
-        ([picture_run(), "#999999"], "there is no item 999999"),
-        ([picture_run(), tmp_path / "nothing.png"], "there is no file"),
-        ([picture_run(), "#-1"], "there is no file"),
-        ([picture_run(), tmp_path / "text.png"], "is not an image"),
-        ([picture_run(), "#1", "--split", "tests"], "did you mean 'test'"),
-        ([picture_run(), "#1", "--split", "validation"], "has no split 'validation'"),
-        ([picture_run(), "#1", "--gallery", "glyps"], "did you mean 'glyphs'"),
-        ([picture_run(), "#1", "--k", "0"], "k must be at least 1"),
-        ([picture_run(), "#1", "--grid", "grid.jpg"], ".png"),
-        ([picture_run(), "#1", "--grid", tmp_path / "nowhere" / "grid.png"], "there is no folder"),
-        ([picture_run(), "#1", "--gallery", feature_file()], "embeds images, but rows holds features"),
+        ([image_run(), "#999999"], "there is no item 999999"),
+        ([image_run(), tmp_path / "nothing.png"], "there is no file"),
+        ([image_run(), "#-1"], "there is no file"),
+        ([image_run(), tmp_path / "text.png"], "is not an image"),
+        ([image_run(), "#1", "--split", "tests"], "did you mean 'test'"),
+        ([image_run(), "#1", "--split", "validation"], "has no split 'validation'"),
+        ([image_run(), "#1", "--gallery", "glyps"], "did you mean 'glyphs'"),
+        ([image_run(), "#1", "--k", "0"], "k must be at least 1"),
+        ([image_run(), "#1", "--grid", "grid.jpg"], ".png"),
+        ([image_run(), "#1", "--grid", tmp_path / "nowhere" / "grid.png"], "there is no folder"),
+        ([image_run(), "#1", "--gallery", feature_file()], "embeds images, but rows holds features"),
         ([feature_run(), "#1", "--gallery", glyph_files()], "embeds features, but glyphs holds images"),
         ([feature_run(), picture], "embeds features, not images"),
         ([feature_run(), tmp_path / "short.npy"], "(B, 12)"),
-        ([picture_run(), tmp_path / "short.npy"], "has 3 numbers, but an embedding of this run has 8"),
-        ([picture_run(), tmp_path / "square.npy"], "one row of finite numbers"),
-        ([picture_run(), tmp_path / "empty.npy"], "one row of finite numbers"),
-        ([picture_run(), tmp_path / "objects.npy"], "not an .npy file of plain numbers"),
+        ([image_run(), tmp_path / "short.npy"], "has 3 numbers, but an embedding of this run has 8"),
+        ([image_run(), tmp_path / "square.npy"], "one row of finite numbers"),
+        ([image_run(), tmp_path / "empty.npy"], "one row of finite numbers"),
+        ([image_run(), tmp_path / "objects.npy"], "not an .npy file of plain numbers"),
     ]:
         code, printed, errors = run(capsys, monkeypatch, "search", *arguments)
         assert (code, printed) == (2, ""), arguments

@@ -1,4 +1,4 @@
-"""What a terminal is sent: names from files as text, whatever control codes or markup they hold."""
+"""Names from files are printed as text, whatever control codes or markup they contain."""
 
 import io
 import json
@@ -41,46 +41,46 @@ def evil_run(evil_file, tmp_path_factory):
     return train(recipe, tmp_path_factory.mktemp("evil") / "run").folder
 
 
-def check(*texts):
-    """No character that a terminal obeys but line breaks."""
+def assert_no_control_codes(*texts):
+    """No control character except line breaks."""
     for text in texts:
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
-def test_search_shows_names_of_classes_as_they_are(capsys, monkeypatch, evil_run):
-    code, told, errors = run(capsys, monkeypatch, "search", evil_run, "#0", "--k", "20")
+def test_search_prints_class_names_as_text(capsys, monkeypatch, evil_run):
+    code, output, errors = run(capsys, monkeypatch, "search", evil_run, "#0", "--k", "20")
     assert code == 0, errors
-    check(told, errors)
-    assert SHOWN in told
-    assert MARKUP in told
+    assert_no_control_codes(output, errors)
+    assert SHOWN in output
+    assert MARKUP in output
 
 
-def test_evaluate_shows_names_of_classes_as_they_are(capsys, monkeypatch, evil_file):
-    code, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1")
+def test_evaluate_prints_class_names_as_text(capsys, monkeypatch, evil_file):
+    code, output, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1")
     assert code == 0, errors
-    check(told, errors)
-    assert SHOWN in told
-    assert MARKUP in told
+    assert_no_control_codes(output, errors)
+    assert SHOWN in output
+    assert MARKUP in output
 
 
 def test_errors_and_json_hold_no_control_codes(capsys, monkeypatch, evil_file, tmp_path):
-    _, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--where", f"labels={EVIL}?")
-    check(told, errors)
+    _, output, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--where", f"labels={EVIL}?")
+    assert_no_control_codes(output, errors)
     assert SHOWN in errors
-    _, told, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1", "--json")
-    check(told, errors)
-    assert json.dumps(EVIL) in told
+    _, output, errors = run(capsys, monkeypatch, "evaluate", evil_file, "--per-class", "recall@1", "--json")
+    assert_no_control_codes(output, errors)
+    assert json.dumps(EVIL) in output
     folder = tmp_path / "a\x1b[31m[red]"
     folder.mkdir()
     (folder / "1.png").write_text("no image")
     Image.new("L", (4, 4)).save(folder / "2.png")
-    code, told, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", tmp_path)
+    code, output, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", tmp_path)
     assert code == 1
-    check(told, errors)
-    assert r"a\x1b[31m[red]" in told
+    assert_no_control_codes(output, errors)
+    assert r"a\x1b[31m[red]" in output
 
 
-def test_a_console_keeps_its_own_colors_and_escapes_those_of_names(monkeypatch):
+def test_a_console_keeps_its_own_colors_and_escapes_those_in_names(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -100,7 +100,7 @@ def test_line_breaks_tabs_and_letters_of_any_script_stay():
     assert escape(text) == text
 
 
-def test_no_command_writes_past_the_one_place():
+def test_commands_print_only_through_terminal_and_console():
     folder = Path(kinfold.__file__).parent / "cli"
     for path in folder.glob("*.py"):
         if path.name in ("terminal.py", "console.py"):

@@ -75,7 +75,7 @@ def picture_table(folder):
     return inside / "table.csv"
 
 
-def picture_run(folder):
+def image_run(folder):
     changes = {
         "data": {"name": "table", "root": str(picture_table(folder)), "validation": 0.0},
         "model": {"backbone": "conv4", "backbone_options": {"width": 8}},

@@ -14,7 +14,7 @@ from kinfold.report.figures import charts as drawing
 from kinfold.report.figures.charts import Look, image, lines, plain, style
 from kinfold.report.figures.files import figures, tables, write_figures
 from kinfold.report.figures.space_figures import Tiles
-from tests.report.runs import NAMES, feature_run, picture_run
+from tests.report.runs import NAMES, feature_run, image_run
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_losses_of_different_size_are_drawn_on_a_logarithmic_axis(content):
 
 
 def test_queries_are_drawn_from_the_sheets(tmp_path):
-    run = picture_run(tmp_path)
+    run = image_run(tmp_path)
     made = collect_content(run.folder)
     tiles = Tiles(made["thumbnails"])
     data = run.data("test")

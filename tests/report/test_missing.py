@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kinfold.report.content import collect_content
-from tests.report.runs import BrokenOffError, break_off, feature_run, picture_run, said
+from tests.report.runs import BrokenOffError, break_off, feature_run, image_run, said
 
 
 def test_without_validation_the_page_says_which_weights(tmp_path):
@@ -96,7 +96,7 @@ def test_weights_that_are_not_finite_have_no_map(tmp_path):
 
 
 def test_pictures_outside_of_the_data_are_not_embedded(tmp_path):
-    content = collect_content(picture_run(tmp_path).folder)
+    content = collect_content(image_run(tmp_path).folder)
     assert content["thumbnails"]["count"] == 19  # of twenty test items
     assert said(content, "1 pictures lie outside of the folder of their data set")
     text = json.dumps(content)

@@ -6,11 +6,11 @@ import torch
 from PIL import Image
 
 from kinfold.training import Run
-from tests.cli.runs import feature_rows, feature_run, glyph_files, picture_run
+from tests.cli.runs import feature_rows, feature_run, glyph_files, image_run
 
 
 def test_a_run_on_images_embeds_paths_pillow_images_arrays_and_torch_data_sets():
-    run = Run.open(picture_run())
+    run = Run.open(image_run())
     paths = sorted((glyph_files() / "test").rglob("*.png"))[:3]
     expected = torch.cat([run.embed(path) for path in paths])
     assert expected.shape == (3, 8)
@@ -32,7 +32,7 @@ def test_a_run_on_features_embeds_rows_and_says_which_width_it_needs():
 
 
 def test_a_run_on_images_refuses_features_in_words():
-    run = Run.open(picture_run())
+    run = Run.open(image_run())
     with pytest.raises(ValueError, match="embeds images, which are uint8"):
         run.embed(np.zeros((2, 12)))
     with pytest.raises(ValueError, match=r"embeds images, but .* holds features"):

@@ -1,1 +1,1 @@
-"""The command line: parses, calls the library, prints."""
+"""The command line: parse arguments, call the library, print results."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinfold.cli.plugins import Plugins, repeated
+from kinfold.cli.plugins import Plugins, format_plugins
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def bench(
                 given, folder, _workers(cluster, count, threads, timeout), storage=storage, watch=watch, jobs=count
             )
     except Interrupted:
-        on = f"kinfold bench --resume {folder}{repeated(plugin)}"
+        on = f"kinfold bench --resume {folder}{format_plugins(plugin)}"
         echo(f"interrupted, everything is saved; go on with: {on}", err=True)
         raise typer.Exit(130) from None
     done = Bench.open(folder, storage)

@@ -1,4 +1,4 @@
-"""`kinfold data`: look at a data set before anything is trained on it."""
+"""`kinfold data`: check a data set before training on it."""
 
 import json
 from pathlib import Path
@@ -13,21 +13,21 @@ from kinfold.cli.terminal import echo
 if TYPE_CHECKING:
     from kinfold.data import Dataset, ImageCheck
 
-app = typer.Typer(help="Data sets: what is there, and whether it can be read.", no_args_is_help=True)
+app = typer.Typer(help="Check data sets.", no_args_is_help=True)
 
 
 @app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="A name that `kinfold list datasets` shows.")],
-    root: Annotated[Path | None, typer.Option(help="The folder of the data set, or the file of a table.")] = None,
-    counts: Annotated[bool, typer.Option(help="Compare with the counts of the papers.")] = True,
+    name: Annotated[str, typer.Argument(help="Name of a data set; `kinfold list datasets` shows all.")],
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set, or file of a table.")] = None,
+    counts: Annotated[bool, typer.Option(help="Compare the counts with the published ones.")] = True,
     images: Annotated[bool, typer.Option(help="Decode every image once.")] = True,
-    workers: Annotated[int, typer.Option(help="Threads that decode.")] = 2,
+    workers: Annotated[int, typer.Option(help="Number of threads that decode images.")] = 2,
     changes: Changes = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Counts, splits, class sizes, transparent images, and files that cannot be read: exit code 1 if there are any.
+    """Show counts, splits, class sizes, transparent images and unreadable files; exit code 1 if files are unreadable.
 
     Example: `kinfold data check cub --root CUB_200_2011`
     """
@@ -37,22 +37,20 @@ def check(
 
     takes_counts = "check" in inspect.signature(registry.resolve("datasets", name)).parameters
     dataset = load(name, root, changes, **({"check": counts} if takes_counts else {}))
-    looked = images and not _is_features(dataset)
-    checked = data.check_images(dataset, workers) if looked else data.ImageCheck({}, [])
-    broken = checked.broken
-    found = summary(dataset)
+    result = data.check_images(dataset, workers) if images and not _is_features(dataset) else None
+    summary = _summarize(dataset)
     if as_json:
-        unreadable = {str(i): why for i, why in broken.items()} if looked else None
-        transparent = len(checked.transparent) if looked else None
-        echo(json.dumps({**found, "transparent": transparent, "unreadable": unreadable}, indent=2))
+        unreadable = None if result is None else {str(index): reason for index, reason in result.broken.items()}
+        transparent = None if result is None else len(result.transparent)
+        echo(json.dumps({**summary, "transparent": transparent, "unreadable": unreadable}, indent=2))
     else:
-        _show(found, checked if looked else None)
-    if broken:
+        _print(summary, result)
+    if result is not None and result.broken:
         raise typer.Exit(1)
 
 
-def summary(dataset: "Dataset") -> dict[str, Any]:
-    """Items, classes and class sizes, in all and in each split."""
+def _summarize(dataset: "Dataset") -> dict[str, Any]:
+    """Items, classes and class sizes, in total and per split."""
     splits = {}
     for split in ("train", "validation", "test"):
         if (dataset.split == split).any():
@@ -65,13 +63,13 @@ def summary(dataset: "Dataset") -> dict[str, Any]:
                 "median": int(sizes.median()),
                 "largest": int(sizes.max()),
             }
-    found: dict[str, Any] = {"name": dataset.name, "items": len(dataset), "classes": len(dataset.classes)}
-    found["splits"] = splits
+    summary: dict[str, Any] = {"name": dataset.name, "items": len(dataset), "classes": len(dataset.classes)}
+    summary["splits"] = splits
     if dataset.coarse_classes is not None:
-        found["coarse classes"] = len(dataset.coarse_classes)
+        summary["coarse classes"] = len(dataset.coarse_classes)
     if dataset.role is not None:
-        found["roles"] = {role: int((dataset.role == role).sum()) for role in ("query", "gallery")}
-    return found
+        summary["roles"] = {role: int((dataset.role == role).sum()) for role in ("query", "gallery")}
+    return summary
 
 
 def _is_features(dataset: "Dataset") -> bool:
@@ -79,34 +77,33 @@ def _is_features(dataset: "Dataset") -> bool:
     return getattr(first, "ndim", 0) == 1
 
 
-def _show(found: dict[str, Any], checked: "ImageCheck | None") -> None:
+def _print(summary: dict[str, Any], result: "ImageCheck | None") -> None:
     from rich.table import Table
 
     from kinfold.cli.console import Console
 
     console = Console()
-    told = f"{found['name']}: {found['items']:,} items, {found['classes']:,} classes"
-    told += f", {found['coarse classes']} coarse classes" if "coarse classes" in found else ""
-    if "roles" in found:
-        told += "".join(f", {count:,} {role}" for role, count in found["roles"].items())
-    console.print(told, highlight=False)
+    counts = f"{summary['name']}: {summary['items']:,} items, {summary['classes']:,} classes"
+    counts += f", {summary['coarse classes']} coarse classes" if "coarse classes" in summary else ""
+    counts += "".join(f", {count:,} {role}" for role, count in summary.get("roles", {}).items())
+    console.print(counts, highlight=False)
     table = Table()
     for column in ("split", "items", "classes", "smallest class", "median", "largest"):
         table.add_column(column, justify="left" if column == "split" else "right")
-    for split, numbers in found["splits"].items():
+    for split, numbers in summary["splits"].items():
         table.add_row(split, *(f"{number:,}" for number in numbers.values()))
     console.print(table)
-    if checked is None:
+    if result is None:
         console.print("no image was decoded")
         return
-    if checked.transparent:
+    if result.transparent:
         console.print(
-            f"{len(checked.transparent):,} images have transparent pixels, which are drawn on data.background (white)",
+            f"{len(result.transparent):,} images have transparent pixels, which are drawn on data.background (white)",
             soft_wrap=True,
         )
-    broken = checked.broken
-    for why in [*broken.values()][:20]:
-        console.print(why, highlight=False, markup=False, soft_wrap=True)
+    broken = result.broken
+    for reason in [*broken.values()][:20]:
+        console.print(reason, highlight=False, markup=False, soft_wrap=True)
     if len(broken) > 20:
         console.print(f"... and {len(broken) - 20:,} more")
     console.print(f"{len(broken):,} images cannot be read" if broken else "everything can be read")

@@ -25,13 +25,13 @@ def demo(
     """
     from kinfold import demo as shown
     from kinfold.cli.demo_progress import Lines
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
     from kinfold.report.content import collect_content
     from kinfold.report.page import write_page
     from kinfold.training.signals import Stopped
 
     try:
-        with reporting(enabled=not as_json) as bars:
+        with show_progress(enabled=not as_json) as bars:
             # without a terminal there are no bars
             tell = bars or (None if as_json else Lines(shown.run_names(), shown.KEPT))
             rows = shown.demo(out, shown.STEPS if steps is None else steps, tell)

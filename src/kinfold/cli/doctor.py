@@ -1,4 +1,4 @@
-"""`kinfold doctor`: what this machine has, what works, and what to do about the rest."""
+"""`kinfold doctor`: check this machine, and say how to fix what does not work."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata, util
 from pathlib import Path
@@ -22,9 +22,9 @@ from kinfold.cli.terminal import echo
 
 Status = Literal["ok", "note", "problem"]
 
-# extra of kinfold: (modules, packages, what it adds)
+# extra: (modules, packages, what it adds)
 EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
-    "glyphs": (("matplotlib",), ("matplotlib",), "the data set glyphs, and letters of more scripts in picture grids"),
+    "glyphs": (("matplotlib",), ("matplotlib",), "the data set glyphs, and letters of more scripts in image grids"),
     "parquet": (("pyarrow",), ("pyarrow",), "tables and feature files in Parquet"),
     "cars": (("scipy",), ("scipy",), "the lists of the data set cars"),
     "faiss": (("faiss",), ("faiss-cpu",), "approximate search in galleries of many millions"),
@@ -46,53 +46,56 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     ),
     "cluster": (("ray",), ("ray",), "benches on a Ray cluster"),
 }
-LEAST_DISK = 1 << 30
-PATIENCE = 120  # seconds that the import of one package may take
+MIN_FREE_BYTES = 1 << 30
+IMPORT_TIMEOUT = 120  # seconds
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what was found, and what to do where that is a problem."""
+    """Result of one check, and what to do if it is a problem."""
 
     topic: str
     status: Status
-    found: str
+    text: str
     advice: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {"topic": self.topic, "status": self.status, "found": self.text, "advice": self.advice}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """Versions, devices, threads, disk, data, and whether a small training step runs; exit code 1 if some do not.
+    """Check versions, devices, threads, disk, data and a small training step; exit code 1 if there is a problem.
 
     Example: `kinfold doctor`
 
-    Everything is looked at on this machine, and nothing is sent anywhere.
+    All checks run on this machine, and nothing is sent anywhere.
     """
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
 
     findings: list[Finding] = []
-    with reporting(enabled=not as_json) as progress:
-        for done, look in enumerate(LOOKS):
+    with show_progress(enabled=not as_json) as progress:
+        for index, check in enumerate(CHECKS):
             if progress is not None:
-                progress("looking", done / len(LOOKS))
-            findings += examined(look)
-    broken = [finding for finding in findings if finding.status == "problem"]
+                progress("checking", index / len(CHECKS))
+            findings += run_check(check)
+    problems = [finding for finding in findings if finding.status == "problem"]
     if as_json:
-        echo(json.dumps({"ok": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
+        echo(json.dumps({"ok": not problems, "findings": [finding.to_json() for finding in findings]}, indent=2))
     else:
-        _show(findings, len(broken))
-    if broken:
+        _print(findings, len(problems))
+    if problems:
         raise typer.Exit(1)
 
 
-def examined(look: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """What one look finds; one that fails itself is a finding too, so that the others are still heard."""
+def run_check(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Run one check. An exception becomes a finding, so that the other checks still run."""
     findings = []
     try:
-        for finding in look():
+        for finding in check():
             findings.append(finding)
-    except Exception as failure:  # anything may be broken on a broken machine
-        topic = look.__name__.strip("_").replace("_", " ")
-        findings.append(Finding(topic, "problem", f"{type(failure).__name__}: {failure}", "install kinfold anew"))
+    except Exception as failure:  # a broken machine may raise anything
+        topic = check.__name__.strip("_").replace("_", " ")
+        findings.append(Finding(topic, "problem", f"{type(failure).__name__}: {failure}", "reinstall kinfold"))
     return findings
 
 
@@ -100,8 +103,8 @@ def _versions() -> Iterator[Finding]:
     python = platform.python_version()
     old = sys.version_info < (3, 11)
     yield Finding("python", "problem" if old else "ok", python, "kinfold needs Python 3.11 or later" if old else "")
-    stated = [line for line in metadata.requires("kinfold") or [] if "extra ==" not in line]
-    for package in ("kinfold", *(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in stated)):
+    requirements = [line for line in metadata.requires("kinfold") or [] if "extra ==" not in line]
+    for package in ("kinfold", *(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in requirements)):
         try:
             yield Finding(package, "ok", metadata.version(package))
         except metadata.PackageNotFoundError:
@@ -109,36 +112,36 @@ def _versions() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Each in a process of its own: a package that is installed but broken may take its process with it."""
+    """Import each extra in a separate process, because a broken package may crash its process."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         reasons = [*pool.map(lambda extra: _import_failure(EXTRAS[extra][0]), EXTRAS)]
     declared = metadata.metadata("kinfold").get_all("Provides-Extra") or []
     for (extra, (_, packages, adds)), reason in zip(EXTRAS.items(), reasons, strict=True):
         topic = f"extra {extra}"
-        wanted = f'"kinfold[{extra}]"' if extra in declared else " ".join(packages)
-        install = f"pip install {wanted}"
+        requirement = f'"kinfold[{extra}]"' if extra in declared else " ".join(packages)
+        install = f"pip install {requirement}"
         if reason is None:
             versions = ", ".join(f"{package} {_version(package)}" for package in packages)
             yield Finding(topic, "ok", versions)
         elif reason == "":
             yield Finding(topic, "note", f"not installed; it adds {adds}", install)
         else:
-            again = f"{install} --force-reinstall, or pip uninstall {packages[0]}"
-            yield Finding(topic, "problem", f"installed, but cannot be imported: {reason}", again)
+            fix = f"{install} --force-reinstall, or pip uninstall {packages[0]}"
+            yield Finding(topic, "problem", f"installed, but cannot be imported: {reason}", fix)
 
 
 def _import_failure(modules: tuple[str, ...]) -> str | None:
-    """None where all can be imported, an empty text where one is not there, else what its import said last."""
+    """None if all modules can be imported, "" if one is not installed, else the last line of the import error."""
     if any(util.find_spec(module) is None for module in modules):
         return ""
     command = [sys.executable, "-W", "ignore", "-c", f"import {', '.join(modules)}"]
     try:
-        tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=IMPORT_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"no end after {PATIENCE} seconds"
-    if tried.returncode == 0:
+        return f"not imported after {IMPORT_TIMEOUT} seconds"
+    if result.returncode == 0:
         return None
-    return (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1]
+    return (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
 
 
 def _version(package: str) -> str:
@@ -163,26 +166,27 @@ def _devices() -> Iterator[Finding]:
         yield Finding("mps", "ok", "available")
     variables = [f"{name}={os.environ[name]}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ]
     threads = torch.get_num_threads()
-    told = f"{threads} in torch; {', '.join(variables) or 'OMP_NUM_THREADS is not set'}"
-    many = threads > cores
-    yield Finding("threads", "note" if many else "ok", told, f"set OMP_NUM_THREADS={cores}" if many else "")
+    text = f"{threads} in torch; {', '.join(variables) or 'OMP_NUM_THREADS is not set'}"
+    too_many = threads > cores
+    advice = f"set OMP_NUM_THREADS={cores}" if too_many else ""
+    yield Finding("threads", "note" if too_many else "ok", text, advice)
 
 
 def _disk() -> Iterator[Finding]:
-    here = Path.cwd()
-    free = shutil.disk_usage(here).free
-    told = f"{free / 2**30:.1f} GiB free in {here}"
-    short = free < LEAST_DISK
+    current = Path.cwd()
+    free = shutil.disk_usage(current).free
+    text = f"{free / 2**30:.1f} GiB free in {current}"
+    is_low = free < MIN_FREE_BYTES
     advice = "runs keep weights and checkpoints: free some space, or work in another folder"
-    yield Finding("disk", "problem" if short else "ok", told, advice if short else "")
-    for topic, folder in (("write access", here), ("temporary files", Path(tempfile.gettempdir()))):
+    yield Finding("disk", "problem" if is_low else "ok", text, advice if is_low else "")
+    for topic, folder in (("write access", current), ("temporary files", Path(tempfile.gettempdir()))):
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(b"kinfold")
             yield Finding(topic, "ok", str(folder))
-        except OSError as wrong:
+        except OSError as error:
             yield Finding(
-                topic, "problem", f"cannot write to {folder}: {wrong.strerror or wrong}", "choose another folder"
+                topic, "problem", f"cannot write to {folder}: {error.strerror or error}", "choose another folder"
             )
 
 
@@ -190,18 +194,18 @@ def _data() -> Iterator[Finding]:
     from kinfold import registry
     from kinfold.data import FOLDER_VARIABLE
 
-    place = os.environ.get(FOLDER_VARIABLE)
-    if not place:
-        advice = "set it to the folder that has cub, cars, ... in it, or give --root"
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        advice = "set it to the folder that contains cub, cars, ..., or use --root"
         yield Finding(FOLDER_VARIABLE, "note", "not set", advice)
         return
-    if not Path(place).is_dir():
-        yield Finding(FOLDER_VARIABLE, "problem", f"{place} is not a folder", "make it, or set the variable anew")
+    if not Path(folder).is_dir():
+        yield Finding(FOLDER_VARIABLE, "problem", f"{folder} is not a folder", "create it, or change the variable")
         return
-    found = [name for name in registry.names("datasets") if (Path(place) / name).is_dir()]
-    told = f"{place} has {', '.join(found)}" if found else f"{place} has no folder named after a data set"
-    advice = f"kinfold data check {found[0]}" if found else f"names are {', '.join(registry.names('datasets'))}"
-    yield Finding(FOLDER_VARIABLE, "ok" if found else "note", told, advice)
+    datasets = [name for name in registry.names("datasets") if (Path(folder) / name).is_dir()]
+    text = f"{folder} has {', '.join(datasets)}" if datasets else f"{folder} has no folder named after a data set"
+    advice = f"kinfold data check {datasets[0]}" if datasets else f"names are {', '.join(registry.names('datasets'))}"
+    yield Finding(FOLDER_VARIABLE, "ok" if datasets else "note", text, advice)
 
 
 def _training() -> Iterator[Finding]:
@@ -218,16 +222,16 @@ def _training() -> Iterator[Finding]:
             with torch.autocast(device, torch.bfloat16, enabled=dtype != torch.float32):
                 loss = losses.create("multi-similarity")(rows.to(device) @ weight, labels.to(device))
             loss.backward()
-            good = bool(loss.isfinite()) and weight.grad is not None and bool(weight.grad.isfinite().all())
-            good = good and weight.grad is not None and bool(weight.grad.any())
+            gradient = weight.grad
+            is_good = gradient is not None and bool(loss.isfinite() and gradient.isfinite().all() and gradient.any())
             topic = f"training step, {device}, {str(dtype).removeprefix('torch.')}"
-            advice = "train in float32" if dtype != torch.float32 else "install torch anew"
-            told = "loss and gradient are finite" if good else "the gradient is zero or not finite"
-            yield Finding(topic, "ok" if good else "problem", told, "" if good else advice)
+            advice = "train in float32" if dtype != torch.float32 else "reinstall torch"
+            text = "loss and gradient are finite" if is_good else "the gradient is zero or not finite"
+            yield Finding(topic, "ok" if is_good else "problem", text, "" if is_good else advice)
 
 
 def _processes() -> Iterator[Finding]:
-    """A group of this one process, not the default one, so that nothing is left behind."""
+    """Use a group of this process only, not the default group, so that nothing is left behind."""
     import torch
     import torch.distributed as distributed
 
@@ -236,18 +240,18 @@ def _processes() -> Iterator[Finding]:
         return
     try:
         store = distributed.HashStore()  # type: ignore[attr-defined]  # torch's stubs are behind
-        alone = distributed.ProcessGroupGloo(store, 0, 1, timedelta(seconds=20))
-        alone.allreduce([torch.ones(1)]).wait()  # type: ignore[attr-defined]
+        group = distributed.ProcessGroupGloo(store, 0, 1, timedelta(seconds=20))
+        group.allreduce([torch.ones(1)]).wait()  # type: ignore[attr-defined]
         yield Finding("gloo", "ok", "available")
-    except RuntimeError as wrong:
+    except RuntimeError as error:
         advice = "set GLOO_SOCKET_IFNAME to a network interface, such as lo"
-        yield Finding("gloo", "problem", str(wrong).splitlines()[0], advice)
+        yield Finding("gloo", "problem", str(error).splitlines()[0], advice)
 
 
-LOOKS = (_versions, _devices, _disk, _data, _training, _processes, _extras)
+CHECKS = (_versions, _devices, _disk, _data, _training, _processes, _extras)
 
 
-def _show(findings: list[Finding], broken: int) -> None:
+def _print(findings: list[Finding], problems: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -255,16 +259,16 @@ def _show(findings: list[Finding], broken: int) -> None:
 
     console = Console(file=sys.stdout)
     table = Table()
-    for column in ("", "", "found"):
+    for column in ("", "check", "result"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         mark = "PROBLEM" if finding.status == "problem" else finding.status
-        table.add_row(*map(Text, (mark, finding.topic, finding.found)))
+        table.add_row(*map(Text, (mark, finding.topic, finding.text)))
     console.print(table)
-    # below the table, whose columns would break commands where they cannot be copied
+    # below the table, whose columns would wrap commands so that they cannot be copied
     for status, title in (("problem", "what to do:"), ("note", "what may be worth doing:"), ("ok", "to go on:")):
         advised = [finding for finding in findings if finding.status == status and finding.advice]
         for line in [title, *(f"  {finding.topic}: {finding.advice}" for finding in advised)] if advised else []:
             console.print(Text(line), soft_wrap=True)
-    told = f"{broken} problem{'s' * (broken > 1)}" if broken else "everything that was tried works"
-    console.print(f"{told}; nothing was sent anywhere")
+    text = f"{problems} problem{'s' * (problems > 1)}" if problems else "all checks passed"
+    console.print(f"{text}; nothing was sent anywhere")

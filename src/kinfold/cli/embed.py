@@ -54,7 +54,7 @@ def embed(
     `kinfold embed runs/first --split test --out test.npz` embeds the data that the run was made on. A repeat of a bench
     with several folds embeds with all of its models side by side.
     """
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
     from kinfold.data.embedding import embed_to_file as write
     from kinfold.data.image_reading import BACKGROUND
     from kinfold.experiments import open_run
@@ -81,7 +81,7 @@ def embed(
         embedder = _pixels(size, grey, background or BACKGROUND)
     else:
         embedder = _of_backbone(backbone, weights, dataset, background or BACKGROUND)
-    with reporting() as progress:
+    with show_progress() as progress:
         broken = write(
             dataset,
             out,

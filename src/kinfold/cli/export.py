@@ -36,7 +36,7 @@ def export(
     The normalisation of the pixels is inside, and so is the unit length where the run compares by cosine. The file is
     loaded back and compared with the original on items of the run; one that differs is not kept (exit code 1).
     """
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
     from kinfold.models.export import ENDINGS, DeployedModel, ExportError
     from kinfold.models.export import export as write
 
@@ -52,7 +52,7 @@ def export(
     network = copy.deepcopy(space.model()).float().cpu().eval()
     deployed = DeployedModel(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
     try:
-        with reporting(enabled=not as_json) as progress:
+        with show_progress(enabled=not as_json) as progress:
             tell = progress or (lambda stage, share: None)
             tell("compare with the run", 0.0)
             example = _example(space, deployed, tolerance)

@@ -5,26 +5,26 @@ from typing import Annotated
 import typer
 
 
-def _load(given: list[str] | None) -> list[str] | None:
+def _load(plugin_names: list[str] | None) -> list[str] | None:
     from kinfold.registry import plugins
 
-    for plugin in given or []:
+    for plugin in plugin_names or []:
         plugins.load(plugin)
-    return given
+    return plugin_names
 
 
-def repeated(given: list[str] | None) -> str:
-    """The same options again, for a command that goes on."""
-    return "".join(f" --plugin {plugin}" for plugin in given or [])
+def format_plugins(plugins: list[str] | None) -> str:
+    """The options ` --plugin ...` of a command that continues this one."""
+    return "".join(f" --plugin {plugin}" for plugin in plugins or [])
 
 
-# eager: loaded before any other option is looked at, so that a command need not do anything about it
+# eager: plugins are loaded before other options are parsed, so commands need no code for it
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
         callback=_load,
         is_eager=True,
-        help="A .py file (or a module) of yours that registers a loss, a miner, ...; may be repeated.",
+        help="Your .py file or module that registers a loss, a miner, ...; may be repeated.",
     ),
 ]

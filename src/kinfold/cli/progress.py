@@ -1,4 +1,4 @@
-"""A progress bar on the error stream, where somebody is looking."""
+"""Progress bars on the error stream, if it is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reporting(enabled: bool = True) -> Iterator[Callable[[str, float], None] | None]:
-    """A function (stage, share done), one bar for each stage; None where nobody would see it."""
+def show_progress(enabled: bool = True) -> Iterator[Callable[[str, float], None] | None]:
+    """Yield a callback (stage, fraction complete) that draws one bar per stage; None if there is no terminal."""
     console = Console(file=sys.stderr)
     if not enabled or not console.is_terminal:
         yield None
@@ -30,24 +30,23 @@ def reporting(enabled: bool = True) -> Iterator[Callable[[str, float], None] | N
     with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def tell(stage: str, share: float) -> None:
+        def update(stage: str, fraction: float) -> None:
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=1.0)
-            bars.update(tasks[stage], completed=share)
+            bars.update(tasks[stage], completed=fraction)
 
-        yield tell
+        yield update
 
 
 @contextmanager
-def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
-    """A callback of a training: a bar with the loss and the latest scores, or a line per evaluation where nobody
-    watches a terminal."""
+def show_training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
+    """Yield a training callback that shows loss and scores: a bar on a terminal, else one line per evaluation."""
     console = Console(file=sys.stderr)
     if not enabled:
         yield lambda event: None
         return
     if not console.is_terminal:
-        yield _tell_evaluations
+        yield _echo_evaluation
         return
     columns = (
         TextColumn("training"),
@@ -59,22 +58,22 @@ def training(enabled: bool = True) -> Iterator[Callable[["Event"], None]]:
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("training", total=None, steps="", loss="", scores="")
 
-        def tell(event: "Event") -> None:
-            reached = f"{event.step}/{event.steps}"
+        def update(event: "Event") -> None:
+            steps = f"{event.step}/{event.steps}"
             if event.kind == "step":
-                bars.update(task, completed=event.step, total=event.steps, steps=reached)
+                bars.update(task, completed=event.step, total=event.steps, steps=steps)
                 bars.update(task, loss=f"loss {event.values['loss']:.4g}")
             elif event.kind == "evaluation":
-                bars.update(task, completed=event.step, total=event.steps, steps=reached, scores=_scores(event))
+                bars.update(task, completed=event.step, total=event.steps, steps=steps, scores=_format_scores(event))
 
-        yield tell
+        yield update
 
 
-def _tell_evaluations(event: "Event") -> None:
+def _echo_evaluation(event: "Event") -> None:
     if event.kind == "evaluation":
-        echo(f"step {event.step}/{event.steps}: {_scores(event)}", err=True)
+        echo(f"step {event.step}/{event.steps}: {_format_scores(event)}", err=True)
 
 
-def _scores(event: "Event") -> str:
-    shown = [f"{name} {value:.4f}" for name, value in event.values.items() if not name.startswith("train ")]
-    return f"{event.split}: {', '.join(shown[:1] + shown[-1:] if len(shown) > 2 else shown)}"
+def _format_scores(event: "Event") -> str:
+    scores = [f"{name} {value:.4f}" for name, value in event.values.items() if not name.startswith("train ")]
+    return f"{event.split}: {', '.join(scores[:1] + scores[-1:] if len(scores) > 2 else scores)}"

@@ -32,7 +32,7 @@ def report(
 
     It opens without a network or a server. Maps are made once and kept in the runs. What cannot be shown is said.
     """
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
     from kinfold.optional import import_optional
     from kinfold.report.content import collect_content
     from kinfold.report.figures import write_figures
@@ -45,7 +45,7 @@ def report(
         raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
     if figures is not None:
         import_optional("matplotlib", "matplotlib", "report", "--figures")
-    with reporting(enabled=not as_json) as progress:
+    with show_progress(enabled=not as_json) as progress:
         content = collect_content(folder, points, tell=progress)
     write_page(content, page)
     written = [] if figures is None else write_figures(content, figures)

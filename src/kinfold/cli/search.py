@@ -47,7 +47,7 @@ def search(
     import torch
 
     from kinfold.cli.gallery import open_search_index
-    from kinfold.cli.progress import reporting
+    from kinfold.cli.progress import show_progress
     from kinfold.cli.runs import say_unfinished
     from kinfold.metrics import neighbors
     from kinfold.training import Run
@@ -58,7 +58,7 @@ def search(
         raise ValueError(f"--grid writes a .png file, got {grid.name!r}")
     space = Run.open(run)
     say_unfinished(space)
-    with reporting(enabled=not as_json) as progress:
+    with show_progress(enabled=not as_json) as progress:
         searched = open_search_index(space, gallery, split, progress)
         asked, embedding = _query(space, query, searched)
     exclude = torch.tensor([-1 if asked.index is None else asked.index])

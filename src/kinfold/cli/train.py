@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinfold.cli.plugins import Plugins, repeated
+from kinfold.cli.plugins import Plugins, format_plugins
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def train(
     On several processes: `torchrun --nproc-per-node 2 -m kinfold train glyphs --out runs/two`
     """
     from kinfold import recipes
-    from kinfold.cli.progress import training
+    from kinfold.cli.progress import show_training
     from kinfold.training.checking import check
     from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
     from kinfold.training.run import Run
@@ -92,11 +92,11 @@ def train(
             return
         folder = free_folder(Path(recipe or given.data.name).stem) if out is None else out
     try:
-        with training(enabled=not as_json) as callback:
+        with show_training(enabled=not as_json) as callback:
             done = run_training(given, folder, resume=resume is not None, callbacks=[callback])
     except Stopped as stopped:
         if first_rank():
-            echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}{repeated(plugin)}", err=True)
+            echo(f"{stopped}, saved; go on with: kinfold train --resume {folder}{format_plugins(plugin)}", err=True)
         raise typer.Exit(128 + stopped.signal) from None
     if not first_rank():
         return
