@@ -122,7 +122,7 @@ def test_a_missing_file_of_a_list_is_named_with_its_row(tmp_path):
         ("x.png", "embeds features, and cannot read"),
         (Image.new("L", (2, 2)), "embeds features, and cannot read Image"),
         (np.zeros((2, 2, 2)), r"numbers of shape \(N, d\), got float64 \(2, 2, 2\)"),
-        ([[1.0, 2.0], [3.0]], "all rows must have one length"),
+        ([[1.0, 2.0], [3.0]], "all rows must have the same length"),
         (np.array(["a"]), r"numbers of shape \(N, d\)"),
     ],
 )

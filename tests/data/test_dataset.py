@@ -106,3 +106,31 @@ def test_the_text_of_a_data_set_is_short_however_many_classes_it_has():
         "<Dataset 'many': 5,000 items (4,000 train, 1,000 test), 5,000 classes ('class 0', 'class 1', 'class 10', ...)>"
     )
     assert "\x1b" not in repr(create_dataset("odd", Rows(np.zeros((1, 2))), ["\x1b[31m"], ["train"]))
+
+
+def test_the_table_of_a_dataset_counts_items_and_classes_of_each_split():
+    lines = [line.split() for line in birds().table().splitlines()]
+    assert lines[0] == ["birds", "items", "classes", "smallest", "class", "largest", "class"]
+    assert lines[1:] == [["train", "2", "1", "2", "2"], ["test", "2", "2", "1", "1"], ["all", "4", "3", "1", "2"]]
+    many = create_dataset("many", Rows(np.zeros((5000, 2))), np.arange(5000) % 2, ["validation"] * 5000)
+    assert [line.split()[:3] for line in many.table().splitlines()[1:]] == [
+        ["validation", "5,000", "2"],
+        ["all", "5,000", "2"],
+    ]
+    assert len({len(line) for line in many.table().splitlines()}) == 1
+
+
+def test_notebooks_show_the_same_table_with_names_escaped():
+    shown = birds()._repr_html_()
+    assert "<th>birds</th><th>items</th><th>classes</th>" in shown
+    assert "<tr><th>train</th><td>2</td><td>1</td><td>2</td><td>2</td></tr>" in shown
+    assert shown.count("<tr>") == 4
+    odd = create_dataset("<script>", Rows(np.zeros((1, 2))), ["a"], ["train"])
+    assert "<script>" not in odd._repr_html_()
+    assert "&lt;script&gt;" in odd._repr_html_()
+
+
+def test_a_dataset_without_items_has_a_table_of_its_header():
+    empty = birds().where(np.zeros(4, dtype=bool))
+    assert empty.table().split()[:2] == ["birds", "items"]
+    assert len(empty.table().splitlines()) == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kinfold.data import Rows, create_dataset, embedding
-from kinfold.data.columns import read_columns
+from kinfold.data.column_files import read_columns
 from kinfold.files.paths import UnsafePathError
 
 COUNT = 40
@@ -57,9 +57,9 @@ def is_whole(out):
 def test_a_second_writer_of_the_same_file_is_refused_and_disturbs_nothing(dataset, tmp_path):
     out, refused = tmp_path / "f.npz", []
     second = (
-        "import sys; import numpy as np; from kinfold.data import Rows, embedding, make\n"
-        "data = make('rows', Rows(np.zeros((40, 1, 3), dtype=np.uint8)), ['a'] * 40, ['train'] * 40)\n"
-        "embedding.embed(data, sys.argv[1])"
+        "import sys; import numpy as np; from kinfold.data import Rows, create_dataset, embedding\n"
+        "data = create_dataset('rows', Rows(np.zeros((40, 1, 3), dtype=np.uint8)), ['a'] * 40, ['train'] * 40)\n"
+        "embedding.embed_to_file(data, sys.argv[1])"
     )
 
     def model(images):

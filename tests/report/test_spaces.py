@@ -8,7 +8,6 @@ import torch
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from kinfold.data import Rows, create_dataset
-from kinfold.data.fingerprint import identify_dataset
 from kinfold.files.cache import load_or_compute
 from kinfold.losses import Mined
 from kinfold.report.content import collect_content, pair_curves
@@ -275,16 +274,6 @@ def test_what_is_kept_is_not_kept_behind_a_link(name, tmp_path):
     with pytest.raises(ValueError, match="is a symbolic link"):
         load_or_compute(run, "x", "key", lambda: {"values": torch.arange(3)})
     assert not [*victim.iterdir()]
-
-
-def test_items_and_labels_decide_the_identity():
-    rows, data = rows_and_data()
-    assert identify_dataset(data) == identify_dataset(rows_and_data()[1])
-    changed = create_dataset("made", Rows(rows.numpy() + 1e-3), data.labels.tolist(), ["test"] * COUNT)
-    assert identify_dataset(changed) != identify_dataset(
-        create_dataset("made", Rows(rows.numpy()), data.labels.tolist(), ["test"] * COUNT)
-    )
-    assert identify_dataset(rows_and_data(["query"] * 40 + ["gallery"] * 50)[1]) != identify_dataset(data)
 
 
 @pytest.mark.parametrize(

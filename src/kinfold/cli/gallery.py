@@ -13,6 +13,7 @@ from torch import Tensor
 from kinfold import data, registry
 from kinfold.cli.terminal import echo
 from kinfold.data.dataset import SPLITS
+from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_folder import list_images
 from kinfold.data.image_table import is_image_table
 from kinfold.files.paths import check_path, make_folder
@@ -131,7 +132,7 @@ def _embedded(run: "Run", dataset: data.Dataset, key: str, weights: str, progres
     prefix = f"embeddings-{re.sub(r'[^A-Za-z0-9.-]+', '_', key)}"
     file = run.folder / "cache" / f"{prefix}.safetensors"
     check_path(file, run.folder)
-    identity = f"{weights} {_identity(run, dataset)}"
+    identity = f"{weights} {run.pipeline!r} {compute_fingerprint(dataset, full=True)}"
     try:
         kept = read_state(file, within=run.folder)
         rows = kept.get("embeddings") if isinstance(kept, dict) and kept.get("identity") == identity else None
@@ -154,21 +155,3 @@ def _digest_of_weights(run: "Run") -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()[:16]
-
-
-def _identity(run: "Run", dataset: data.Dataset) -> str:
-    """What the embeddings depend on beside the weights: the pixels, or the files with their sizes and times."""
-    digest = hashlib.sha256(repr(run.pipeline).encode())
-    for place in range(len(dataset)):
-        thing = dataset.items[place]
-        if isinstance(thing, data.ImageFile):
-            known = thing.path.stat() if thing.path.exists() else None
-            about = None if known is None else (known.st_size, known.st_mtime_ns)
-            digest.update(f"{thing.path} {thing.box} {about}\n".encode("utf-8", "surrogateescape"))
-        elif isinstance(thing, data.ImageBytes):
-            digest.update(f"{len(thing.content)} {thing.box}\n".encode())
-            digest.update(thing.content)
-        else:
-            digest.update(f"{thing.dtype} {thing.shape}".encode())
-            digest.update(thing.tobytes())
-    return digest.hexdigest()

@@ -110,7 +110,7 @@ def _array_query(run: "Run", path: Path, gallery: "SearchIndex") -> "tuple[Searc
 
     from kinfold.cli.gallery import SearchItem, embed_query
     from kinfold.data import Rows, create_dataset
-    from kinfold.data.columns import read_npy
+    from kinfold.data.column_files import read_npy
 
     array = np.array(read_npy(path))
     pixels = run.pipeline is not None and array.dtype == np.uint8 and array.ndim in (2, 3)

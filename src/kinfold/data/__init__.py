@@ -1,7 +1,7 @@
-"""What is learned from: published data sets in their official layouts, folders, tables and feature files of one's own.
+"""Datasets: published ones in their official layouts, and your own folders, tables and feature files.
 
-Every reader gives a `Dataset`: items, labels, split, class names, and coarse labels or query and gallery roles where
-there are any. `Batches` turns one into tensors.
+Every reader returns a `Dataset`: items, labels, splits, class names, and coarse labels or query and gallery roles where
+there are any. `Batches` turns it into tensors.
 """
 
 import inspect
@@ -66,10 +66,25 @@ FOLDER_VARIABLE = "KINFOLD_DATA"
 
 
 def load(name: str, root: Path | str | None = None, **options: Any) -> Dataset:
-    """Read a data set by its registered name.
+    """Load a dataset by its registered name.
 
-    `root` is the folder it lies in, or the file for table and features. Without it, the folder of that name below the
-    environment variable KINFOLD_DATA is read. `options` are those of the reader: check=, boxes=, columns=, ...
+    Args:
+        name: One of `kinfold.list("datasets")`.
+        root: Folder of the dataset, or the file for "table" and "features". If left out, the folder `name` inside the
+            folder that the environment variable KINFOLD_DATA names.
+        **options: Options of the reader, such as `check=`, `boxes=` or `columns=`.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ValueError: The name or an option is unknown, `root` is missing or superfluous, or the files are incomplete. The
+            message says what to download and where to put it.
+        ImportError: The reader needs a library that is not installed.
+
+    Example:
+        >>> load("glyphs")  # doctest: +SKIP
+        <Dataset 'glyphs': 23,777 items (11,917 train, 11,860 test), 1,935 classes ('!', ...)>
     """
     reader = registry.resolve("datasets", name)
     parameter = inspect.signature(reader).parameters.get("root")
@@ -78,17 +93,17 @@ def load(name: str, root: Path | str | None = None, **options: Any) -> Dataset:
     if root is not None:
         options["root"] = root
     elif parameter is not None and parameter.default is parameter.empty:
-        options["root"] = _usual_root(name)
+        options["root"] = _find_default_root(name)
     dataset = registry.create("datasets", name, **options)
     assert isinstance(dataset, Dataset)
     return dataset
 
 
-def _usual_root(name: str) -> Path:
-    below = os.environ.get(FOLDER_VARIABLE)
-    if not below:
+def _find_default_root(name: str) -> Path:
+    parent = os.environ.get(FOLDER_VARIABLE)
+    if not parent:
         raise ValueError(
             f"where is {name!r}? Give its folder or file with --root on the command line, data.root in a recipe or "
             f"root= in Python, or set the environment variable {FOLDER_VARIABLE} to a folder that has {name!r} in it"
         )
-    return Path(below) / name
+    return Path(parent) / name

@@ -1,4 +1,4 @@
-"""Cars-196: photos of 196 models of cars (Krause et al., 2013); the first 98 train, the others test."""
+"""Cars-196: photos of 196 models of cars (Krause et al., 2013); the first 98 classes train, the others test."""
 
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,21 @@ TRAIN_CLASSES = 98
 
 
 def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
-    """Classes 1-98 train (8,054 photos), 99-196 test (8,131); `boxes=True` crops every photo to its car.
+    """Read Cars-196: classes 1-98 train (8,054 photos), classes 99-196 test (8,131).
 
-    Reads `cars_annos.mat`, which lists all photos in `car_ims` (the classification split in it is not used). Needs
-    scipy. `check` compares the counts with the papers' and looks for every file.
+    Reads `cars_annos.mat`, which lists all photos in `car_ims`; its classification split is not used. Needs scipy.
+
+    Args:
+        root: Folder that holds cars_annos.mat and car_ims, or a folder that holds it as `cars`.
+        boxes: Crop every photo to its car.
+        check: Compare the counts with those of the papers, and look for every file.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: Files are missing, or the copy is incomplete; the message says what to download.
+        ImportError: scipy is not installed.
     """
     folder = SOURCE.find_folder(root, "cars", ["cars_annos.mat", "car_ims"])
     content = _read_mat(folder / "cars_annos.mat")
@@ -52,9 +63,9 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
             box_array if boxes else None,
             source="cars_annos.mat",
         ),
-        labels=[_unique(names, number) for number in numbers],
+        labels=[_name_class(names, number) for number in numbers],
         split=["train" if number <= TRAIN_CLASSES else "test" for number in numbers],
-        classes=[_unique(names, number) for number in range(1, len(names) + 1)],
+        classes=[_name_class(names, number) for number in range(1, len(names) + 1)],
     )
     return SOURCE.check_complete(dataset, COUNTS) if check else dataset
 
@@ -62,8 +73,8 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
 _CORNERS = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 
 
-def _unique(names: list[str], number: int) -> str:
-    # the number in front keeps the official order visible and two models of one name apart
+def _name_class(names: list[str], number: int) -> str:
+    # the number shows the official order, and distinguishes two models with the same name
     return f"{number:03d}.{names[number - 1]}"
 
 
@@ -71,6 +82,6 @@ def _read_mat(path: Path) -> dict[str, Array]:
     loadmat = import_optional("scipy.io", "scipy", "cars", f"reading {path}").loadmat
     try:
         content: dict[str, Any] = loadmat(str(path))
-    except Exception as unreadable:  # scipy raises many kinds for a cut or foreign file
-        raise ValueError(f"cars: {path} is not a readable MATLAB file ({unreadable}); fetch it again") from None
+    except Exception as error:  # scipy raises many kinds for a cut or foreign file
+        raise ValueError(f"cars: {path} is not a readable MATLAB file ({error}); fetch it again") from None
     return {key: value for key, value in content.items() if isinstance(value, np.ndarray)}

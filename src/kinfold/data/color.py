@@ -1,4 +1,4 @@
-"""Random changes of colour: grey, brightness, contrast, saturation, hue, as in torchvision's Pillow path."""
+"""Random changes of color: gray, brightness, contrast, saturation, hue, as torchvision does them with Pillow."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,11 @@ from kinfold.data.transforms import draw_uniform
 
 @dataclass(frozen=True)
 class RandomGray:
-    """Grey in all channels with probability `p`."""
+    """Convert an image to gray in all channels, at random.
+
+    Args:
+        p: Probability of the conversion.
+    """
 
     p: float = 0.2
 
@@ -22,7 +26,15 @@ class RandomGray:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast and saturation by factors from [1 - x, 1 + x], hue by a turn from [-x, x]; in any order."""
+    """Change brightness, contrast, saturation and hue, in a random order.
+
+    Args:
+        brightness, contrast, saturation: x draws a factor from [1 - x, 1 + x].
+        hue: x draws a shift from [-x, x], as a fraction of the color circle; at most 0.5.
+
+    Raises:
+        ValueError: A strength is negative, or `hue` is above 0.5.
+    """
 
     brightness: float = 0.0
     contrast: float = 0.0
@@ -31,25 +43,25 @@ class ColorJitter:
 
     def __post_init__(self) -> None:
         if not 0 <= self.hue <= 0.5:
-            raise ValueError(f"hue must lie in [0, 0.5] (half a turn of the colour circle), got {self.hue}")
+            raise ValueError(f"hue must lie in [0, 0.5] (half of the color circle), got {self.hue}")
         if min(self.brightness, self.contrast, self.saturation) < 0:
             raise ValueError("brightness, contrast and saturation must not be negative")
 
     def __call__(self, image: Image.Image, generator: Generator) -> Image.Image:
         for change in torch.randperm(4, generator=generator).tolist():
             if change == 0 and self.brightness:
-                image = ImageEnhance.Brightness(image).enhance(_factor(self.brightness, generator))
+                image = ImageEnhance.Brightness(image).enhance(_draw_factor(self.brightness, generator))
             elif change == 1 and self.contrast:
-                image = ImageEnhance.Contrast(image).enhance(_factor(self.contrast, generator))
+                image = ImageEnhance.Contrast(image).enhance(_draw_factor(self.contrast, generator))
             elif change == 2 and self.saturation:
-                image = ImageEnhance.Color(image).enhance(_factor(self.saturation, generator))
+                image = ImageEnhance.Color(image).enhance(_draw_factor(self.saturation, generator))
             elif change == 3 and self.hue:
                 image = shift_hue(image, draw_uniform(-self.hue, self.hue, generator))
         return image
 
 
-def shift_hue(image: Image.Image, turn: float) -> Image.Image:
-    """Every colour turned round the colour circle by a part of it; a grey image stays as it is.
+def shift_hue(image: Image.Image, shift: float) -> Image.Image:
+    """Shift every color by a fraction of the color circle; a gray image stays as it is.
 
     >>> shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0))[1] > 250
     True
@@ -57,9 +69,9 @@ def shift_hue(image: Image.Image, turn: float) -> Image.Image:
     if image.mode != "RGB":
         return image
     hue, saturation, value = image.convert("HSV").split()
-    turned = (np.asarray(hue).astype(np.int16) + int(turn * 255)) % 256  # a byte holds the whole circle
-    return Image.merge("HSV", (Image.fromarray(turned.astype(np.uint8)), saturation, value)).convert("RGB")
+    shifted = (np.asarray(hue).astype(np.int16) + int(shift * 255)) % 256  # a byte holds the whole circle
+    return Image.merge("HSV", (Image.fromarray(shifted.astype(np.uint8)), saturation, value)).convert("RGB")
 
 
-def _factor(strength: float, generator: Generator) -> float:
+def _draw_factor(strength: float, generator: Generator) -> float:
     return draw_uniform(max(0.0, 1 - strength), 1 + strength, generator)

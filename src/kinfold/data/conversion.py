@@ -1,4 +1,4 @@
-"""Data sets from what people have at hand: a path, a Pillow image, an array, lists of these, a torch data set."""
+"""Datasets without classes, from a path, a Pillow image, an array, a list of these, or a torch dataset."""
 
 from collections.abc import Callable, Mapping, Sized
 from pathlib import Path
@@ -15,22 +15,22 @@ _TABLES = {".csv": "table", ".parquet": "table", ".pq": "table", ".npz": "featur
 
 
 def to_dataset(things: Any, *, features: bool, taker: str = "this model") -> Dataset:
-    """Make a data set without classes from images or rows of features; a `Dataset` is returned as it is.
+    """Make a dataset without classes from images or rows of features.
 
     Args:
-        things: Where `features` is False: the path of an image, a Pillow image, a uint8 array of one image (H, W),
+        things: If `features` is False: the path of an image, a Pillow image, a uint8 array of one image (H, W),
             (H, W, 3) or (H, W, 4) or of several (N, H, W), (N, H, W, 3), the same as tensors with the channels first,
-            a list of any of these, or a torch data set (any object with a length and positions) of such images, alone
-            or as the first of a tuple or the entry "image" of a dictionary.
-            Where it is True: numbers of shape (d,) or (N, d), a list of rows, or a torch data set of rows.
-        features: Whether rows of features are wanted, not images.
-        taker: Who wants them, for error messages.
+            a list of any of these, or a torch dataset (any object with a length and positions) of such images, alone
+            or as the first entry of a tuple or the entry "image" of a dictionary.
+            If it is True: numbers of shape (d,) or (N, d), a list of rows, or a torch dataset of rows.
+        features: Whether rows of features are expected, not images.
+        taker: Name of the model that embeds the items, for error messages.
 
     Returns:
-        A data set in the order of `things`, all of it in the split "test".
+        A dataset in the order of `things`, with all items in the split "test". A `Dataset` is returned unchanged.
 
     Raises:
-        ValueError: Where `things` is of another kind; the message says what to give instead.
+        ValueError: `things` is of another kind; the message says what to give instead.
     """
     if isinstance(things, Dataset):
         if len(things):
@@ -38,26 +38,28 @@ def to_dataset(things: Any, *, features: bool, taker: str = "this model") -> Dat
         return things
     if isinstance(things, str | Path | Image.Image):
         things = [things]
-    if hasattr(things, "to_numpy"):  # a table of pandas
+    if hasattr(things, "to_numpy"):  # a pandas data frame
         things = things.to_numpy()
     if isinstance(things, Tensor):
         things = _channels_last(things.detach().cpu())
     if isinstance(things, np.ndarray):
-        things = _rows(things, taker) if features else _separate_images(things, taker)
+        things = _check_rows(things, taker) if features else _separate_images(things, taker)
     if features and isinstance(things, list | tuple) and things and not isinstance(things[0], tuple | Mapping):
         things = _stack_rows(things, taker)
     if isinstance(things, str | bytes | Mapping) or not hasattr(things, "__getitem__"):
         raise ValueError(_explain(things, features, taker))
     if not isinstance(things, Sized):
-        raise ValueError(f"{type(things).__name__} has no length; give a list or a data set with positions")
+        raise ValueError(f"{type(things).__name__} has no length; give a list or a dataset with positions")
     if not len(things):
         raise ValueError("there is nothing to embed: the list is empty")
-    items = Rows(things) if isinstance(things, np.ndarray) else _Converted(things, _to_row if features else _to_image)
+    items = (
+        Rows(things) if isinstance(things, np.ndarray) else _ConvertedItems(things, _to_row if features else _to_image)
+    )
     return create_dataset("the list", items, [""] * len(things), ["test"] * len(things))
 
 
-class _Converted:
-    """Items of a list or torch data set, each converted when it is asked for."""
+class _ConvertedItems:
+    """Items of a list or torch dataset, each converted when it is used."""
 
     def __init__(self, things: Any, convert: Callable[[Any, int], Any], indices: Array | None = None) -> None:
         self._things, self._convert = things, convert
@@ -67,15 +69,15 @@ class _Converted:
         return len(self._indices)
 
     def __getitem__(self, index: int, /) -> Any:
-        place = int(self._indices[index])
-        return self._convert(_first(self._things[place]), place)
+        position = int(self._indices[index])
+        return self._convert(_get_input(self._things[position]), position)
 
-    def take(self, indices: Array) -> "_Converted":
-        """The items at these positions, in this order."""
-        return _Converted(self._things, self._convert, self._indices[indices])
+    def take(self, indices: Array) -> "_ConvertedItems":
+        """Return the items at these positions, in this order."""
+        return _ConvertedItems(self._things, self._convert, self._indices[indices])
 
 
-def _first(sample: Any) -> Any:
+def _get_input(sample: Any) -> Any:
     """The image or row of a sample, which may come with a label and more."""
     if isinstance(sample, tuple) and sample:
         return sample[0]
@@ -84,7 +86,7 @@ def _first(sample: Any) -> Any:
     return sample
 
 
-def _to_image(thing: Any, place: int) -> Any:
+def _to_image(thing: Any, position: int) -> Any:
     if isinstance(thing, str | Path):
         path = Path(thing)
         if path.is_dir():
@@ -94,33 +96,33 @@ def _to_image(thing: Any, place: int) -> Any:
         if path.suffix.lower() in _TABLES:
             reader = _TABLES[path.suffix.lower()]
             raise ValueError(f"{path} is no image; read it with kinfold.data.load({reader!r}, ...) and embed that")
-        return ImageFile(path, None, place + 1, "the list")
+        return ImageFile(path, None, position + 1, "the list")
     if isinstance(thing, ImageFile | ImageBytes | Image.Image):
         return thing
     if isinstance(thing, Tensor):
         thing = _channels_last(thing.detach().cpu())
     if not isinstance(thing, np.ndarray):
         raise ValueError(
-            f"item {place} is of type {type(thing).__name__}; an image is a path, a Pillow image or a uint8 array"
+            f"item {position} is of type {type(thing).__name__}; an image is a path, a Pillow image or a uint8 array"
         )
     if thing.dtype != np.uint8:
         raise ValueError(
-            f"item {place} holds {thing.dtype}; an image is uint8 with values in 0..255. Transforms of the run are "
-            "applied here: leave conversions to floats, such as ToTensor, out"
+            f"item {position} holds {thing.dtype}; an image is uint8 with values in 0..255. The transforms of the run "
+            "are applied here: leave conversions to floats, such as ToTensor, out"
         )
     return thing
 
 
-def _to_row(thing: Any, place: int) -> Array:
+def _to_row(thing: Any, position: int) -> Array:
     row = thing.detach().cpu().numpy() if isinstance(thing, Tensor) else thing
     if not isinstance(row, np.ndarray) or row.ndim != 1 or row.dtype.kind not in "fiu":
         kind = f"{row.dtype} {row.shape}" if isinstance(row, np.ndarray) else type(row).__name__
-        raise ValueError(f"item {place} is {kind}; a row of features is one array of numbers, (d,)")
+        raise ValueError(f"item {position} is {kind}; a row of features is one array of numbers, (d,)")
     return row
 
 
 def _channels_last(tensor: Tensor) -> Array:
-    """A tensor as an array; images (C, H, W) and (N, C, H, W) with their channels at the end."""
+    """Convert a tensor to an array, and move the channels of images (C, H, W) and (N, C, H, W) to the end."""
     if tensor.ndim in (3, 4) and tensor.shape[-3] in (1, 3, 4) and tensor.shape[-1] not in (3, 4):
         tensor = tensor.movedim(-3, -1)
     array: Array = tensor.numpy()
@@ -128,7 +130,7 @@ def _channels_last(tensor: Tensor) -> Array:
 
 
 def _separate_images(array: Array, taker: str) -> list[Array]:
-    """One array for each image of a batch, or for the only one."""
+    """Return one array for each image."""
     if array.dtype != np.uint8:
         raise ValueError(
             f"{taker} embeds images, which are uint8 with values in 0..255, got {array.dtype} {array.shape}; its own "
@@ -143,7 +145,7 @@ def _separate_images(array: Array, taker: str) -> list[Array]:
     )
 
 
-def _rows(array: Array, taker: str) -> Array:
+def _check_rows(array: Array, taker: str) -> Array:
     array = array[None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise ValueError(f"{taker} embeds features, which are numbers of shape (N, d), got {array.dtype} {array.shape}")
@@ -151,15 +153,15 @@ def _rows(array: Array, taker: str) -> Array:
 
 
 def _stack_rows(things: Any, taker: str) -> Array:
-    """A list of rows, or one row as a list of numbers, as one array."""
-    wrong = next((thing for thing in things if isinstance(thing, str | Path | Image.Image)), None)
-    if wrong is not None:
-        raise ValueError(_explain(wrong, True, taker))
+    """Convert a list of rows, or one row as a list of numbers, to one array."""
+    image = next((thing for thing in things if isinstance(thing, str | Path | Image.Image)), None)
+    if image is not None:
+        raise ValueError(_explain(image, True, taker))
     try:
         array = np.asarray([thing.detach().cpu().numpy() if isinstance(thing, Tensor) else thing for thing in things])
     except ValueError:
-        raise ValueError(f"{taker} embeds features: all rows must have one length") from None
-    return _rows(array, taker)
+        raise ValueError(f"{taker} embeds features: all rows must have the same length") from None
+    return _check_rows(array, taker)
 
 
 def _check_kind(dataset: Dataset, features: bool, taker: str) -> None:
@@ -169,8 +171,8 @@ def _check_kind(dataset: Dataset, features: bool, taker: str) -> None:
 
 
 def _explain(thing: Any, features: bool, taker: str) -> str:
-    wanted = "rows of features, (N, d)" if features else "paths, Pillow images or uint8 arrays"
+    expected = "rows of features, (N, d)" if features else "paths, Pillow images or uint8 arrays"
     return (
         f"{taker} embeds {'features' if features else 'images'}, and cannot read {type(thing).__name__}; "
-        f"give {wanted}, a list of them, a data set of kinfold.data.load(...), or a torch data set"
+        f"give {expected}, a list of them, a dataset of kinfold.data.load(...), or a torch dataset"
     )

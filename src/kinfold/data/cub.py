@@ -1,4 +1,4 @@
-"""CUB-200-2011: photos of 200 bird species (Wah et al., 2011); the first 100 train, the others test."""
+"""CUB-200-2011: photos of 200 bird species (Wah et al., 2011); the first 100 classes train, the others test."""
 
 from pathlib import Path
 
@@ -22,10 +22,18 @@ TRAIN_CLASSES = 100
 
 
 def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
-    """Classes 1-100 train (5,864 photos), 101-200 test (5,924).
+    """Read CUB-200-2011: classes 1-100 train (5,864 photos), classes 101-200 test (5,924).
 
-    `root` holds the folder CUB_200_2011, or is it. `boxes=True` crops every photo to its bird. `check` compares the
-    counts with the papers' and looks for every file.
+    Args:
+        root: The folder CUB_200_2011, or a folder that holds it.
+        boxes: Crop every photo to its bird.
+        check: Compare the counts with those of the papers, and look for every file.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: Files are missing, or the copy is incomplete; the message says what to download.
     """
     needed = ["images.txt", "image_class_labels.txt", "classes.txt", "images"]
     folder = SOURCE.find_folder(root, "CUB_200_2011", [*needed, "bounding_boxes.txt"] if boxes else needed)
@@ -40,8 +48,8 @@ def cub(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
     box_array = None
     if boxes:
         listing = folder / "bounding_boxes.txt"
-        given = {image: box for image, *box in SOURCE.read_rows(listing, fields=5)}
-        x, y, width, height = SOURCE.parse_boxes(listing, given, [image for image, _ in listed]).T
+        rows = {image: box for image, *box in SOURCE.read_rows(listing, fields=5)}
+        x, y, width, height = SOURCE.parse_boxes(listing, rows, [image for image, _ in listed]).T
         box_array = np.stack([x, y, x + width, y + height], axis=1).round()
     dataset = create_dataset(
         "cub",

@@ -1,5 +1,6 @@
-"""The one interface behind every data set: items, labels, split, class names, coarse labels and roles."""
+"""The interface behind every dataset: items, labels, splits, class names, coarse labels and roles."""
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,25 +11,45 @@ from torch import Tensor
 
 from kinfold import registry
 from kinfold.data.items import Array, Items
+from kinfold.pairs.labels import reindex
 
 SPLITS = ("train", "validation", "test")
 ROLES = ("query", "gallery", "")
-SHOWN = 3  # classes that `repr` names
+SHOWN = 3  # class names in `repr`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """N items with a class each.
+    """N items, each with a class and a split.
 
-    labels: int64 (N,), 0..C-1, the position in `classes`. split: one of train, validation, test for each item.
-    coarse: int64 (N,), the position in `coarse_classes`. role: query, gallery, or empty for neither.
+    `create_dataset` makes one from labels of any kind, and `load` from files.
 
-    >>> from kinfold.data.items import Rows
-    >>> birds = create_dataset("birds", Rows(np.zeros((3, 2))), ["wren", "robin", "wren"], ["train", "test", "train"])
-    >>> birds.classes, birds.labels.tolist(), len(birds.subset("train"))
-    (('robin', 'wren'), [1, 0, 1], 2)
-    >>> birds
-    <Dataset 'birds': 3 items (2 train, 1 test), 2 classes ('robin', 'wren')>
+    Args:
+        name: Name for messages and reports.
+        items: The images or rows of features.
+        labels: int64 (N,) with values 0..C-1, the position of each item's class in `classes`.
+        classes: Names of the C classes.
+        split: "train", "validation" or "test" for each item, (N,).
+        coarse: int64 (N,), the position of each item's coarse class in `coarse_classes`.
+        coarse_classes: Names of the coarse classes, such as the families of species.
+        role: "query", "gallery" or "" (neither) for each item, (N,).
+
+    Raises:
+        ValueError: Shapes or types do not fit, or a split or role is unknown.
+
+    Example:
+        >>> from kinfold.data.items import Rows
+        >>> features = Rows(np.zeros((3, 2)))
+        >>> birds = create_dataset("birds", features, ["wren", "robin", "wren"], ["train", "test", "train"])
+        >>> birds.classes, birds.labels.tolist(), len(birds.subset("train"))
+        (('robin', 'wren'), [1, 0, 1], 2)
+        >>> birds
+        <Dataset 'birds': 3 items (2 train, 1 test), 2 classes ('robin', 'wren')>
+        >>> print(birds.table())
+        birds  items  classes  smallest class  largest class
+        train      2        1               2              2
+        test       1        1               1              1
+        all        3        2               1              2
     """
 
     name: str
@@ -46,35 +67,75 @@ class Dataset:
             raise ValueError(f"{self.name}: coarse and coarse_classes belong together; one of them is missing")
         if self.coarse is not None and self.coarse_classes is not None:
             _check_labels(f"{self.name}, coarse", self.coarse, self.coarse_classes, len(self.items))
-        _check_words(self.name, "split", self.split, SPLITS, len(self.items))
+        _check_values(self.name, "split", self.split, SPLITS, len(self.items))
         if self.role is not None:
-            _check_words(self.name, "role", self.role, ROLES, len(self.items))
+            _check_values(self.name, "role", self.role, ROLES, len(self.items))
 
     def __repr__(self) -> str:
-        """Counts and a few names: a data set may have thousands of classes."""
         shown = ", ".join(map(repr, self.classes[:SHOWN])) + (", ..." if len(self.classes) > SHOWN else "")
-        counts = {word: int((self.split == word).sum()) for word in SPLITS}
-        splits = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+        counts = {split: int((self.split == split).sum()) for split in SPLITS}
+        splits = ", ".join(f"{count:,} {split}" for split, count in counts.items() if count)
         return f"<Dataset {self.name!r}: {len(self):,} items ({splits}), {len(self.classes):,} classes ({shown})>"
+
+    def _repr_html_(self) -> str:
+        """Return the table of splits as HTML, for notebooks."""
+        header, *rows = [[html.escape(cell) for cell in row] for row in self._count_splits()]
+        head = "".join(f"<th>{cell}</th>" for cell in header)
+        body = "".join(
+            f"<tr><th>{row[0]}</th>" + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def table(self) -> str:
+        """Return a table with the number of items and classes of each split."""
+        rows = self._count_splits()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip() for row in rows
+        )
+
+    def _count_splits(self) -> list[list[str]]:
+        """Rows of cells: a header, the splits that have items, and all items."""
+        rows = [[self.name, "items", "classes", "smallest class", "largest class"]]
+        for split in (*SPLITS, "all"):
+            mask = torch.from_numpy((self.split == split) | (split == "all"))
+            sizes = torch.bincount(self.labels[mask], minlength=len(self.classes))
+            sizes = sizes[sizes > 0]
+            if len(sizes):
+                numbers = (int(sizes.sum()), len(sizes), int(sizes.min()), int(sizes.max()))
+                rows.append([split, *(f"{number:,}" for number in numbers)])
+        return rows
 
     def __len__(self) -> int:
         return len(self.items)
 
     def subset(self, split: str) -> "Dataset":
-        """The items of one split, with labels counted anew from 0 over the classes that are there."""
+        """Return the items of one split, with labels renumbered from 0 over the classes that remain.
+
+        Args:
+            split: "train", "validation" or "test".
+
+        Raises:
+            ValueError: The split is unknown or has no items.
+        """
         if split not in SPLITS:
             raise ValueError(f"unknown split {split!r}{registry.suggest(split, SPLITS)}; it is {', '.join(SPLITS)}")
         mask = self.split == split
         if not mask.any():
-            present = ", ".join(word for word in SPLITS if (self.split == word).any())
+            present = ", ".join(name for name in SPLITS if (self.split == name).any())
             raise ValueError(f"{self.name} has no item in the split {split!r}; it has {present or 'no items'}")
         return self.where(mask, relabel=True)
 
     def where(self, mask: Tensor | Array, relabel: bool = False) -> "Dataset":
-        """The items where `mask` (N,) is True.
+        """Return the items where a mask is True.
 
-        Labels and class names stay as they are, so that a query and its gallery agree; `relabel=True` drops the
-        classes that are left without an item and counts the others anew from 0.
+        Args:
+            mask: Boolean (N,).
+            relabel: Drop the classes that have no item left, and renumber the others from 0. By default labels and
+                class names stay as they are, so that queries and gallery agree.
+
+        Raises:
+            ValueError: The mask has another type or shape.
         """
         mask = np.asarray(mask)
         if mask.shape != (len(self),) or mask.dtype != np.bool_:
@@ -85,9 +146,9 @@ class Dataset:
         coarse = None if self.coarse is None else self.coarse[rows]
         coarse_classes = self.coarse_classes
         if relabel:
-            labels, classes = _narrowed(labels, classes)
+            labels, classes = _drop_empty_classes(labels, classes)
             if coarse is not None and coarse_classes is not None:
-                coarse, coarse_classes = _narrowed(coarse, coarse_classes)
+                coarse, coarse_classes = _drop_empty_classes(coarse, coarse_classes)
         return replace(
             self,
             items=self.items.take(indices),
@@ -100,7 +161,7 @@ class Dataset:
         )
 
     def class_sizes(self) -> Tensor:
-        """Number of items of every class, int64 (C,)."""
+        """Return the number of items of every class, int64 (C,)."""
         return torch.bincount(self.labels, minlength=len(self.classes))
 
 
@@ -113,11 +174,27 @@ def create_dataset(
     role: Sequence[str] | Array | None = None,
     classes: Sequence[str] | None = None,
 ) -> Dataset:
-    """A data set from one label per item: words or integers, which `classes` lists in order (sorted where left out)."""
+    """Create a dataset from one label per item.
+
+    Args:
+        name: Name for messages and reports.
+        items: The images or rows of features, such as `ImageFiles` or `Rows`.
+        labels: Class of each item: strings or integers, (N,).
+        split: "train", "validation" or "test" for each item, (N,).
+        coarse: Coarse class of each item, (N,).
+        role: "query", "gallery" or "" for each item, (N,).
+        classes: Class names in the order of their numbers; sorted labels if left out.
+
+    Returns:
+        The dataset, with labels numbered from 0.
+
+    Raises:
+        ValueError: There are no items, lengths differ, or a label is not among `classes`.
+    """
     if len(items) == 0:
         raise ValueError(f"{name}: there are no items")
-    numbers, names = _numbered(name, labels, classes)
-    coarse_numbers, coarse_names = (None, None) if coarse is None else _numbered(name, coarse, None)
+    numbers, names = _number_classes(name, labels, classes)
+    coarse_numbers, coarse_names = (None, None) if coarse is None else _number_classes(name, coarse, None)
     return Dataset(
         name=name,
         items=items,
@@ -130,23 +207,23 @@ def create_dataset(
     )
 
 
-def _numbered(
+def _number_classes(
     name: str, labels: Sequence[Any] | Array, classes: Sequence[str] | None
 ) -> tuple[Tensor, tuple[str, ...]]:
-    given = np.asarray(labels)
-    if classes is None:
-        distinct, numbers = np.unique(given, return_inverse=True)
-        return torch.from_numpy(numbers.reshape(-1).astype(np.int64)), tuple(str(word) for word in distinct.tolist())
-    place = {word: number for number, word in enumerate(classes)}
-    unknown = sorted({str(word) for word in given.tolist()} - set(place))
+    values = np.asarray(labels)
+    if classes is None:  # not `reindex`: files may store labels as floats
+        distinct, numbers = np.unique(values, return_inverse=True)
+        return torch.from_numpy(numbers.reshape(-1).astype(np.int64)), tuple(map(str, distinct.tolist()))
+    number_of = {label: number for number, label in enumerate(classes)}
+    unknown = sorted({str(label) for label in values.tolist()} - set(number_of))
     if unknown:
-        raise ValueError(f"{name}: the label {unknown[0]!r} is not among the {len(place)} classes")
-    return torch.tensor([place[str(word)] for word in given.tolist()], dtype=torch.int64), tuple(classes)
+        raise ValueError(f"{name}: the label {unknown[0]!r} is not among the {len(number_of)} classes")
+    return torch.tensor([number_of[str(label)] for label in values.tolist()], dtype=torch.int64), tuple(classes)
 
 
-def _narrowed(labels: Tensor, classes: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
-    kept, numbers = torch.unique(labels, return_inverse=True)
-    return numbers, tuple(classes[number] for number in kept.tolist())
+def _drop_empty_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
+    numbers, remaining = reindex(labels)
+    return numbers, tuple(classes[int(number)] for number in remaining)
 
 
 def _check_labels(name: str, labels: Tensor, classes: tuple[str, ...], count: int) -> None:
@@ -158,12 +235,12 @@ def _check_labels(name: str, labels: Tensor, classes: tuple[str, ...], count: in
         )
 
 
-def _check_words(name: str, what: str, words: Array, known: tuple[str, ...], count: int) -> None:
-    if words.shape != (count,):
-        raise ValueError(f"{name}: {what} must have shape ({count},), got {words.shape}")
-    unknown = sorted(set(np.unique(words).tolist()) - set(known))
+def _check_values(name: str, what: str, values: Array, allowed: tuple[str, ...], count: int) -> None:
+    if values.shape != (count,):
+        raise ValueError(f"{name}: {what} must have shape ({count},), got {values.shape}")
+    unknown = sorted(set(np.unique(values).tolist()) - set(allowed))
     if unknown:
         raise ValueError(
-            f"{name}: unknown {what} {unknown[0]!r}{registry.suggest(str(unknown[0]), known)}; "
-            f"it is one of {', '.join(word or 'empty' for word in known)}"
+            f"{name}: unknown {what} {unknown[0]!r}{registry.suggest(str(unknown[0]), allowed)}; "
+            f"it is one of {', '.join(value or 'empty' for value in allowed)}"
         )

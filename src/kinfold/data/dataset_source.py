@@ -1,4 +1,4 @@
-"""Official layouts on disk: what is missing and where to get it, and counts compared with the papers'."""
+"""Official layouts of published datasets: what is missing, where to get it, and counts compared with the papers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,14 @@ from kinfold.data.items import Array, ImageFiles
 
 @dataclass(frozen=True)
 class DatasetSource:
-    """Where a data set comes from and how it lies on disk: `tree` shows what the root folder must hold."""
+    """Where a dataset comes from and how it is laid out on disk.
+
+    Attributes:
+        name: Registered name of the dataset.
+        home: Address of its web page.
+        archives: The files to download.
+        tree: What the root folder must hold, as text for error messages.
+    """
 
     name: str
     home: str
@@ -20,26 +27,29 @@ class DatasetSource:
     tree: str
 
     def explain_download(self, root: Path) -> str:
-        """Two lines that say what to fetch and what to put where."""
+        """Explain what to download and where to put it."""
         return (
             f"Get {self.archives} from {self.home} and unpack it (kinfold.data.unpack(archive, folder)) so that "
             f"{root} holds\n{self.tree}"
         )
 
     def find_folder(self, root: Path | str, inner: str, needed: Sequence[str]) -> Path:
-        """The folder with the needed files: `root` itself, or the folder `inner` of the archive inside it."""
+        """Return the folder with the needed files: `root` itself, or the folder `inner` of the archive inside it."""
         root = Path(root)
         if not root.is_dir():
             raise ValueError(f"{self.name}: there is no folder {root}. {self.explain_download(root)}")
-        # the folder that holds more of what is needed is the one to complain about
-        folder = max((root, root / inner), key=lambda place: sum((place / name).exists() for name in needed))
+        # if files are missing, the error names the folder that holds more of them
+        folder = max((root, root / inner), key=lambda path: sum((path / name).exists() for name in needed))
         missing = [name for name in needed if not (folder / name).exists()]
         if missing:
             raise ValueError(f"{self.name}: {folder} has no {' and no '.join(missing)}. {self.explain_download(root)}")
         return folder
 
     def read_rows(self, path: Path, fields: int, header: int = 0) -> list[list[str]]:
-        """The lines of a text file split at blanks, the last field with its blanks kept; a short line is named."""
+        """Split the lines of a text file at blanks into `fields` fields; the last field may contain blanks.
+
+        The first `header` lines are skipped, and so are empty lines.
+        """
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
@@ -54,45 +64,47 @@ class DatasetSource:
             rows.append([field.strip() for field in row])
         return rows
 
-    def parse_integers(self, path: Path, words: Sequence[str]) -> list[int]:
-        """Words of a file that must be whole numbers."""
+    def parse_integers(self, path: Path, values: Sequence[str]) -> list[int]:
+        """Parse fields of the file at `path` as integers."""
         try:
-            return [int(word) for word in words]
-        except ValueError as wrong:
-            raise ValueError(f"{self.name}: {path} has a field that should be a number: {wrong}") from None
+            return [int(value) for value in values]
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {path} has a field that should be a number: {error}") from None
 
     def parse_boxes(self, path: Path, rows: Mapping[str, Sequence[str]], keys: Sequence[str]) -> Array:
-        """Four numbers for each key, (N, 4) float; `rows` are those of the file at `path`."""
+        """Return four numbers for each key, (N, 4) float; `rows` are those of the file at `path`, by key."""
         lost = next((key for key in keys if key not in rows), None)
         if lost is not None:
             raise ValueError(f"{self.name}: {path} has no box for {lost}")
         try:
-            return np.array([[float(word) for word in rows[key]] for key in keys])
-        except ValueError as wrong:
-            raise ValueError(f"{self.name}: {path} has a field that should be a number: {wrong}") from None
+            return np.array([[float(value) for value in rows[key]] for key in keys])
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {path} has a field that should be a number: {error}") from None
 
     def check_complete(self, dataset: Dataset, expected: Mapping[str, tuple[int, int]]) -> Dataset:
-        """The data set itself, after its counts and files were found complete.
+        """Return the dataset if its counts are right and all its files exist, otherwise raise a ValueError.
 
-        `expected`: images and classes for a split, a role, or "all".
+        Args:
+            dataset: The dataset that was read.
+            expected: Number of images and of classes for a split, a role, or "all".
         """
-        wrong = []
+        problems = []
         for part, (images, classes) in expected.items():
             mask = dataset.split == part
             if part == "all":
                 mask = mask | True
             elif part in ("query", "gallery") and dataset.role is not None:
                 mask = dataset.role == part
-            found = dataset.where(mask)
-            present = int((found.class_sizes() > 0).sum())
-            if (len(found), present) != (images, classes):
-                wrong.append(
+            subset = dataset.where(mask)
+            present = int((subset.class_sizes() > 0).sum())
+            if (len(subset), present) != (images, classes):
+                problems.append(
                     f"{part}: expected {images:,} images of {classes:,} classes, "
-                    f"found {len(found):,} images of {present:,} classes"
+                    f"found {len(subset):,} images of {present:,} classes"
                 )
-        if wrong:
+        if problems:
             raise ValueError(
-                f"{self.name}: this copy is not the complete one of the papers. {'; '.join(wrong)}. "
+                f"{self.name}: this copy is not the complete one of the papers. {'; '.join(problems)}. "
                 "check=False loads it all the same"
             )
         if isinstance(dataset.items, ImageFiles):

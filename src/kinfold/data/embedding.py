@@ -4,7 +4,6 @@ Features are kept in parts beside the file until all are there; each part appear
 works on a file at a time.
 """
 
-import hashlib
 import io
 import json
 import re
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor
 
 from kinfold.data.dataset import Dataset
+from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_reading import BACKGROUND, Mode
 from kinfold.data.images import Errors
-from kinfold.data.items import Array, EncodedImages, ImageFiles
+from kinfold.data.items import Array, ImageFiles
 from kinfold.data.loading import Batches, SequentialBatches
 from kinfold.data.transforms import Transform
 from kinfold.files.atomic import remove_unfinished, write_atomic, write_json
@@ -73,7 +73,8 @@ def embed_to_file(
     busy = f"another process is writing {out}; wait for it, or choose another file"
     with lock_folder(folder, busy, "choose another file, where you may write", create=True):
         parts = Parts(folder)
-        parts.open({**(about or {}), **_identity(dataset), "background": background, "errors": errors})
+        identity = {"dataset": dataset.name, "items": len(dataset), "fingerprint": compute_fingerprint(dataset)}
+        parts.open({**(about or {}), **identity, "background": background, "errors": errors})
         reading = Batches(
             dataset,
             transform,
@@ -225,16 +226,6 @@ def _part(
         "why": np.array([skipped[index] for index in broken], dtype=str),
         "count": np.array(until - start),
     }
-
-
-def _identity(dataset: Dataset) -> dict[str, Any]:
-    """What tells this data set from another."""
-    digest = hashlib.sha256(dataset.labels.numpy().tobytes())
-    if isinstance(dataset.items, ImageFiles):
-        digest.update("\n".join(dataset.items.paths.tolist()).encode())
-    if isinstance(dataset.items, EncodedImages):
-        digest.update(dataset.items.compute_digest())
-    return {"dataset": dataset.name, "items": len(dataset), "sha256": digest.hexdigest()}
 
 
 def _columns(dataset: Dataset, index: Array) -> dict[str, Array]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, explain_column_option, read_columns, read_npy, resolve_column_names
+from kinfold.data.column_files import read_columns, read_npy
+from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, Rows
 
@@ -24,12 +25,23 @@ def features(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
 ) -> Dataset:
-    """Embeddings (N, d) and labels from an .npz, .parquet or .npy file.
+    """Read embeddings (N, d) and labels from an .npz, .parquet or .npy file.
 
-    .npz and .parquet hold both; usual names are found (embeddings, features, feat, x; labels, cls, y), others are
-    given as `columns={"embedding": "clip", "label": "species"}`; split, role and coarse are read where they exist.
-    .npy holds the embeddings alone and stays on disk, memory-mapped; `labels` is then an .npy, .csv, .parquet or .npz
-    file with a row for each.
+    Usual column names are recognized: embeddings, features, feat, x; labels, cls, y. Columns split, role and coarse are
+    read if they exist.
+
+    Args:
+        root: The file. An .npy file holds the embeddings alone, and stays on disk, memory-mapped.
+        labels: For an .npy file: an .npy, .csv, .parquet or .npz file with the label of each row.
+        columns: Names of columns that are not recognized, as in {"embedding": "clip", "label": "species"}.
+        split: Split of all rows, if there is no column split.
+
+    Returns:
+        A dataset of feature rows.
+
+    Raises:
+        ValueError: A file or column is missing, lengths differ, a label is empty, or embeddings are not finite.
+        ImportError: A Parquet file, and pyarrow is not installed.
     """
     root = Path(root)
     names = resolve_column_names(columns, tuple(USUAL_NAMES))
@@ -42,48 +54,52 @@ def features(
         if not root.is_file():
             raise ValueError(f"there is no file {root}")
         embeddings = read_npy(root)
-        read = read_columns(labels)
+        table = read_columns(labels)
     else:
         if labels is not None:
             raise ValueError(f"{root} holds its labels itself; labels= is for .npy files")
-        read = read_columns(root)
-        embeddings = _column(read, names, "embedding", columns) if read.names else np.zeros(0)
+        table = read_columns(root)
+        embeddings = _require(table, names, "embedding", columns) if table.names else np.zeros(0)
+    _check_embeddings(root, embeddings)
+    label_column = _require(table, names, "label", columns)
+    if label_column.shape != (len(embeddings),):
+        raise ValueError(f"{root}: {len(embeddings)} embeddings but labels of shape {label_column.shape}")
+    empty = np.flatnonzero(label_column.astype(str) == "")
+    if len(empty):
+        raise ValueError(f"{table.path} row {table.rows[empty[0]]}: the label is empty")
+    splits = _get(table, names, "split", columns)
+    return create_dataset(
+        root.stem,
+        Rows(embeddings),
+        labels=label_column,
+        split=np.full(len(label_column), split) if splits is None else splits,
+        coarse=_get(table, names, "coarse", columns),
+        role=_get(table, names, "role", columns),
+    )
+
+
+def _check_embeddings(root: Path, embeddings: Array) -> None:
     if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu":
         raise ValueError(
             f"{root}: embeddings must be numbers of shape (N, d), got {embeddings.dtype} {embeddings.shape}"
         )
     if embeddings.dtype.kind == "f" and not isinstance(embeddings, np.memmap):
-        broken = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-        if len(broken):
+        not_finite = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        if len(not_finite):
             raise ValueError(
-                f"row {broken[0]} (counted from 0) of the embeddings in {root} holds NaN or infinite values "
-                f"({len(broken):,} such in all): find out why the model gave them, or leave those rows out"
+                f"row {not_finite[0]} (counted from 0) of the embeddings in {root} holds NaN or infinite values "
+                f"({len(not_finite):,} such in all): find out why the model gave them, or leave those rows out"
             )
-    given = _column(read, names, "label", columns)
-    if given.shape != (len(embeddings),):
-        raise ValueError(f"{root}: {len(embeddings)} embeddings but labels of shape {given.shape}")
-    empty = np.flatnonzero(given.astype(str) == "")
-    if len(empty):
-        raise ValueError(f"{read.path} row {read.rows[empty[0]]}: the label is empty")
-    splits = _optional(read, names, "split", columns)
-    return create_dataset(
-        root.stem,
-        Rows(embeddings),
-        labels=given,
-        split=np.full(len(given), split) if splits is None else splits,
-        coarse=_optional(read, names, "coarse", columns),
-        role=_optional(read, names, "role", columns),
-    )
 
 
-def _column(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array:
+def _require(table: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array:
     if key in (columns or {}):
-        return read.require(names[key], explain_column_option(key))
-    usual = next((name for name in USUAL_NAMES[key] if name in read.names), USUAL_NAMES[key][0])
-    return read.require(usual, explain_column_option(key))
+        return table.require(names[key], explain_column_option(key))
+    usual = next((name for name in USUAL_NAMES[key] if name in table.names), USUAL_NAMES[key][0])
+    return table.require(usual, explain_column_option(key))
 
 
-def _optional(read: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array | None:
+def _get(table: Columns, names: dict[str, str], key: str, columns: Mapping[str, str] | None) -> Array | None:
     if key in (columns or {}):
-        return read.require(names[key], explain_column_option(key))
-    return read.get(USUAL_NAMES[key][0])
+        return table.require(names[key], explain_column_option(key))
+    return table.get(USUAL_NAMES[key][0])

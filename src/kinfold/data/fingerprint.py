@@ -1,4 +1,8 @@
-"""A short text that stands for the data of a run, so that it is not continued on other data by mistake."""
+"""Fingerprints: short strings that change when a dataset changes.
+
+A run stores the fingerprint of its data, so that it is not resumed on other data by mistake. Caches use the full form
+as a key.
+"""
 
 import hashlib
 import json
@@ -8,36 +12,46 @@ from typing import Any
 import numpy as np
 
 from kinfold.data.dataset import Dataset
-from kinfold.data.items import EncodedImages, ImageFiles, Rows
+from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Rows
 from kinfold.files.checksums import digest_parts
 
-_ROWS = 4096  # of a large array, evenly spread
+_SAMPLED_ROWS = 4096
 
 
-def compute_fingerprint(dataset: Dataset) -> str:
-    """The same for the same data, another one where labels, splits or items differ.
+def compute_fingerprint(dataset: Dataset, *, full: bool = False) -> str:
+    """Compute a fingerprint of the classes, labels and items of a dataset.
 
-    Of image files names and sizes are looked at, of arrays up to 4,096 rows: it takes a moment, and may overlook that a
-    few items changed.
+    Args:
+        dataset: Any dataset.
+        full: False (for resume checks) takes a moment: it reads the splits, the names and sizes of image files, and up
+            to 4,096 evenly spaced rows of an array, so it may miss that a few items changed. True (for cache keys)
+            reads roles, every row, and the sizes, modification times and boxes of image files, and ignores the splits.
 
-    >>> from kinfold.data import create_dataset
-    >>> birds = create_dataset("birds", Rows(np.eye(2)), ["wren", "crow"], ["train", "train"])
-    >>> other = create_dataset("birds", Rows(np.eye(2)), ["crow", "wren"], ["train", "train"])
-    >>> a, b = compute_fingerprint(birds), compute_fingerprint(other)
-    >>> a == compute_fingerprint(birds), a == b
-    (True, False)
+    Returns:
+        32 hexadecimal digits. Those of the two forms cannot be compared with each other.
+
+    Example:
+        >>> from kinfold.data import create_dataset
+        >>> birds = create_dataset("birds", Rows(np.eye(2)), ["wren", "crow"], ["train", "train"])
+        >>> other = create_dataset("birds", Rows(np.eye(2)), ["crow", "wren"], ["train", "train"])
+        >>> compute_fingerprint(birds) == compute_fingerprint(other)
+        False
     """
-    found = hashlib.sha256()
-    found.update(json.dumps([len(dataset), *map(str, dataset.classes)]).encode())
-    found.update(dataset.labels.numpy().tobytes())
-    found.update("\n".join(dataset.split.tolist()).encode())
-    found.update(_items(dataset.items))
-    return found.hexdigest()[:32]
+    if full:
+        roles = [] if dataset.role is None else [repr(dataset.role.tolist())]
+        labels = dataset.labels.numpy().tobytes()
+        return digest_parts([repr(dataset.classes), labels, *roles, *_describe_items(dataset.items)])
+    # stored in run folders: never change these bytes
+    digest = hashlib.sha256(json.dumps([len(dataset), *map(str, dataset.classes)]).encode())
+    digest.update(dataset.labels.numpy().tobytes())
+    digest.update("\n".join(dataset.split.tolist()).encode())
+    digest.update(_sample_items(dataset.items))
+    return digest.hexdigest()[:32]
 
 
-def _items(items: Any) -> bytes:
+def _sample_items(items: Any) -> bytes:
     if isinstance(items, Rows):
-        rows = items.at(np.unique(np.linspace(0, len(items) - 1, _ROWS).astype(np.int64)))
+        rows = items.at(np.unique(np.linspace(0, len(items) - 1, _SAMPLED_ROWS).astype(np.int64)))
         return f"{rows.dtype} {rows.shape}".encode() + np.ascontiguousarray(rows).tobytes()
     if isinstance(items, ImageFiles):
         sizes = [(items.root / path).stat().st_size if (items.root / path).is_file() else -1 for path in items.paths]
@@ -47,29 +61,32 @@ def _items(items: Any) -> bytes:
     return str(len(items)).encode()
 
 
-def identify_dataset(dataset: Dataset) -> str:
-    """One word for the items and labels of a data set: the numbers themselves, or files with their sizes and times."""
-    about: list[str | bytes] = [repr(dataset.classes), dataset.labels.numpy().tobytes()]
-    if dataset.role is not None:
-        about.append(repr(dataset.role.tolist()))
-    items = dataset.items
+def _describe_items(items: Any) -> list[str | bytes]:
     if isinstance(items, ImageFiles):
         boxes = b"" if items.boxes is None else items.boxes.tobytes()
-        about += [str(items.root.resolve()), repr(items.paths.tolist()), boxes]
-        about.append(repr([_stamp(items.root / path) for path in items.paths.tolist()]))
-    elif isinstance(items, Rows):
+        stamps = repr([_read_stamp(items.root / path) for path in items.paths.tolist()])
+        return [str(items.root.resolve()), repr(items.paths.tolist()), boxes, stamps]
+    if isinstance(items, Rows):
         array = np.ascontiguousarray(items.array())
-        about += [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
-    elif isinstance(items, EncodedImages):
-        about.append(items.compute_digest())
-    else:
-        about += [hashlib.sha256(np.ascontiguousarray(items[place]).data).digest() for place in range(len(items))]
-    return digest_parts(about)
+        return [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
+    if isinstance(items, EncodedImages):
+        return [items.compute_digest()]
+    return [_describe_item(items[index]) for index in range(len(items))]
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _describe_item(item: Any) -> str | bytes:
+    if isinstance(item, ImageFile):
+        return repr((str(item.path.resolve()), item.box, _read_stamp(item.path)))
+    if isinstance(item, ImageBytes):
+        return repr(item.box).encode() + hashlib.sha256(item.content).digest()
+    array = np.ascontiguousarray(item)
+    return f"{array.dtype} {array.shape}".encode() + hashlib.sha256(array.data).digest()
+
+
+def _read_stamp(path: Path) -> tuple[int, int] | None:
+    """Size and modification time; None if there is no such file."""
     try:
-        known = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return known.st_size, known.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Small sets decoded once and kept in memory, so that an epoch costs augmentation only."""
+"""Small datasets decoded once and kept in memory, so that an epoch costs augmentation only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ class DecodedImages:
         return self._arrays[index]
 
     def take(self, indices: Array) -> "DecodedImages":
-        """The images at these positions; the pixels are shared, not copied."""
+        """Return the images at these positions; the pixels are shared, not copied."""
         return DecodedImages([self._arrays[index] for index in indices.tolist()])
 
 
@@ -39,14 +39,27 @@ def cache_images(
     workers: int = 2,
     background: str = BACKGROUND,
 ) -> tuple[Dataset, dict[int, str]]:
-    """The same data set with its images decoded in memory, and what was skipped by position in the one given.
+    """Decode all images of a dataset into memory. Forked workers share the pixels.
 
-    `short_side` shrinks larger images first, which saves memory and time; crops then come from the smaller image. More
-    than `limit` bytes is an error that says so before memory runs out. Forked workers share the pixels. Transparent
-    pixels are drawn on `background`.
+    Args:
+        dataset: A dataset of images.
+        short_side: Shrink larger images so that their short side has this many pixels. This saves memory and time;
+            crops then come from the smaller image.
+        mode: "RGB", or "L" for gray.
+        limit: Largest number of bytes that the pixels may take.
+        errors: "raise" stops at an image that cannot be read; "skip" leaves it out.
+        workers: Number of threads.
+        background: Color under transparent pixels, a name or "#rrggbb".
+
+    Returns:
+        The dataset with its images in memory, and the error messages of skipped images by position in `dataset`.
+
+    Raises:
+        ImageError: An image cannot be read and `errors` is "raise".
+        ValueError: The images take more than `limit` bytes.
     """
     check_errors(errors)
-    shrink = None if short_side is None else Resize(short_side)
+    resize = None if short_side is None else Resize(short_side)
     unused = torch.Generator()  # Resize draws nothing
     arrays: list[Array] = []
     skipped: dict[int, str] = {}
@@ -57,8 +70,8 @@ def cache_images(
                 raise ImageError(f"{image}; {SKIP_HINT}")
             skipped[index] = str(image)
             continue
-        if shrink is not None and short_side is not None and min(image.size) > short_side:
-            image = shrink(image, unused)
+        if resize is not None and short_side is not None and min(image.size) > short_side:
+            image = resize(image, unused)
         arrays.append(np.asarray(image))
         size += arrays[-1].nbytes
         if size > limit:

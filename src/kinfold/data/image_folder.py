@@ -1,4 +1,4 @@
-"""A folder of one's own: one sub-folder for each class, perhaps below train/, validation/ and test/."""
+"""A folder of your own: one sub-folder for each class, optionally inside train/, validation/ and test/."""
 
 import os
 from pathlib import Path
@@ -10,9 +10,20 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 
 
 def folder(root: Path | str, split: str = "train") -> Dataset:
-    """Images in `root/<class>/...`, or in `root/<split>/<class>/...` where the sub-folders are named after splits.
+    """Read images in `root/<class>/...`, or in `root/<split>/<class>/...` if the sub-folders are named after splits.
 
-    Without such folders every image gets `split`. A class may have folders inside; its name is the first one.
+    A class may have folders inside; its name is that of the outermost one.
+
+    Args:
+        root: The folder.
+        split: Split of all images, if there are no folders of splits.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: The folder is missing or holds no images, an image lies in no class, or folders of splits and of
+            classes are mixed.
     """
     root = Path(root)
     if not root.is_dir():
@@ -47,26 +58,26 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
 
 
 def list_images(root: Path) -> list[str]:
-    """Paths of all image files below a folder, relative to it with '/' between, sorted; hidden ones left out."""
-    found: list[str] = []
-    _collect(str(root), "", found)
-    return sorted(found)
+    """List the image files in a folder and its sub-folders, as sorted relative paths; hidden ones are left out."""
+    paths: list[str] = []
+    _collect(str(root), "", paths)
+    return sorted(paths)
 
 
-def _collect(place: str, prefix: str, found: list[str]) -> None:
-    with os.scandir(place) as entries:
+def _collect(parent: str, prefix: str, paths: list[str]) -> None:
+    with os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if entry.is_symlink() and _leads_up(entry.path, place):
+            if entry.is_symlink() and _leads_up(entry.path, parent):
                 continue
             if entry.is_dir(follow_symlinks=True):
-                _collect(entry.path, f"{prefix}{entry.name}/", found)
+                _collect(entry.path, f"{prefix}{entry.name}/", paths)
             elif entry.name.lower().endswith(SUFFIXES):
-                found.append(prefix + entry.name)
+                paths.append(prefix + entry.name)
 
 
-def _leads_up(link: str, place: str) -> bool:
-    # a link to a folder above itself would be walked for ever
-    here, target = os.path.realpath(place), os.path.realpath(link)
+def _leads_up(link: str, parent: str) -> bool:
+    """Whether a link leads to a folder above itself, which would be an endless loop."""
+    here, target = os.path.realpath(parent), os.path.realpath(link)
     return os.path.commonpath([here, target]) == target

@@ -1,15 +1,16 @@
-"""A table of one's own: a CSV or Parquet file with one image per row."""
+"""A table of your own: a CSV or Parquet file with one image per row."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, explain_column_option, holds_images, read_columns, resolve_column_names
+from kinfold.data.column_files import read_columns
+from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array, EncodedImages, ImageFiles
-from kinfold.optional import import_optional
+from kinfold.data.parquet import is_image_type, read_schema
 
 COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse")
 
@@ -20,29 +21,42 @@ def table(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
 ) -> Dataset:
-    """Rows of `root`, a .csv or .parquet file, with the columns
+    """Read a .csv or .parquet file with one image per row. Parquet needs pyarrow.
 
-    path: the image, relative to the folder `images` (the file's own folder where left out);
-    label: the class, a word or a number; coarse: the class above it;
-    split: train, validation or test (without this column every row gets `split`); role: query, gallery or empty;
-    box: left, upper, right, lower in pixels with blanks between, or empty for the whole image.
+    Columns (path and label are required, the others are optional):
 
-    path and label are needed. `columns={"label": "species"}` reads a column of another name. Parquet needs pyarrow.
+    - path: the image file, relative to the folder `images`;
+    - label: the class, as text or a number; coarse: the coarse class;
+    - split: train, validation or test; role: query, gallery or empty;
+    - box: left, upper, right, lower in pixels, separated by blanks, or empty for the whole image.
 
-    Instead of path, a Parquet file may hold the images themselves, in a column image: the bytes of each file, or the
-    structs {bytes, path} that Hugging Face's library writes. Numbers of its ClassLabel columns become names.
+    Instead of path, a Parquet file may have a column image that holds the images themselves: the bytes of each file, or
+    the structs {bytes, path} of Hugging Face's library. Numbers in its ClassLabel columns become names.
+
+    Args:
+        root: The table.
+        images: Folder that the paths are relative to; the folder of the table if left out.
+        columns: Columns with another name, as in {"label": "species"}.
+        split: Split of all rows, if there is no column split.
+
+    Returns:
+        A dataset of images.
+
+    Raises:
+        ValueError: A column is missing, a value is empty, or a box is invalid. The message names the row.
+        ImportError: A Parquet file, and pyarrow is not installed.
     """
     names = resolve_column_names(columns, COLUMNS)
-    read = read_columns(root)
-    items = _items(read, names, columns or {}, images)
-    labels = read.require_filled(names["label"], explain_column_option("label"))
-    splits = read.get(names["split"])
-    role = read.get(names["role"])
-    coarse = read.get(names["coarse"])
+    content = read_columns(root)
+    items = _find_images(content, names, columns or {}, images)
+    labels = content.require_filled(names["label"], explain_column_option("label"))
+    splits = content.get(names["split"])
+    role = content.get(names["role"])
+    coarse = content.get(names["coarse"])
     for key in {*(columns or {})} - {"path", "image"}:
-        read.require(names[key], explain_column_option(key))
+        content.require(names[key], explain_column_option(key))
     return create_dataset(
-        read.path.stem,
+        content.path.stem,
         items,
         labels=labels,
         split=np.full(len(labels), split) if splits is None else splits,
@@ -55,67 +69,65 @@ def is_image_table(path: Path) -> bool:
     """Whether a .csv or .parquet file is a table of images, not one of features."""
     if path.suffix.lower() not in (".parquet", ".pq"):
         return path.suffix.lower() == ".csv"
-    parquet = import_optional("pyarrow.parquet", "pyarrow", "parquet", f"reading {path}")
-    try:
-        schema = parquet.read_schema(str(path))
-    except Exception as unreadable:  # pyarrow raises kinds of its own for a cut or foreign file
-        raise ValueError(f"{path} is not a readable Parquet file: {unreadable}") from None
-    features = any(name in schema.names for name in USUAL_NAMES["embedding"])
-    return any(holds_images(kind) for kind in schema.types) or ("path" in schema.names and not features)
+    schema = read_schema(path)
+    has_features = any(name in schema.names for name in USUAL_NAMES["embedding"])
+    return any(is_image_type(kind) for kind in schema.types) or ("path" in schema.names and not has_features)
 
 
-def _items(
-    read: Columns, names: dict[str, str], columns: Mapping[str, str], images: Path | str | None
+def _find_images(
+    content: Columns, names: dict[str, str], columns: Mapping[str, str], images: Path | str | None
 ) -> ImageFiles | EncodedImages:
-    """Images of a table: files that it names, or bytes that it holds."""
+    """The images of a table: files that it names, or bytes that it holds."""
     if "path" in columns and "image" in columns:
         raise ValueError("columns names both path and image; a table is read by one of them")
     keys = [key for key in ("path", "image") if key in columns] or ["image", "path"]
-    name = next((names[key] for key in keys if names[key] in read.images), None)
-    boxes = _boxes(read, names["box"])
+    name = next((names[key] for key in keys if names[key] in content.images), None)
+    boxes = _parse_boxes(content, names["box"])
     if name is None:
         if "image" in columns:
-            kinds = ", ".join(read.images) or "none"
-            read.require(names["image"], explain_column_option("image"))
-            raise ValueError(f"{read.path}: {names['image']!r} holds no bytes of images; columns that do: {kinds}")
-        hint = explain_column_option("path") if not read.images else explain_column_option("image")
-        paths = read.require_filled(names["path"], hint)
+            image_columns = ", ".join(content.images) or "none"
+            content.require(names["image"], explain_column_option("image"))
+            raise ValueError(
+                f"{content.path}: {names['image']!r} holds no bytes of images; columns that do: {image_columns}"
+            )
+        hint = explain_column_option("image" if content.images else "path")
+        paths = content.require_filled(names["path"], hint)
     else:
-        column = read.images[name]
-        absent = np.flatnonzero(column.missing)
-        if not len(absent):
+        column = content.images[name]
+        missing = np.flatnonzero(column.missing)
+        if not len(missing):
             if images is not None:
-                raise ValueError(f"{read.path} holds the images itself, in {name!r}: leave images= out")
+                raise ValueError(f"{content.path} holds the images itself, in {name!r}: leave images= out")
             return EncodedImages(
-                column.buffer, column.starts, column.ends, read.path.name, column.names, boxes, read.rows
+                column.buffer, column.starts, column.ends, content.path.name, column.names, boxes, content.rows
             )
         nameless = np.flatnonzero(column.missing & (column.names == ""))
-        if len(absent) < len(column.missing) or len(nameless):
-            row = read.rows[nameless[0] if len(nameless) else absent[0]]
+        if len(missing) < len(column.missing) or len(nameless):
+            row = content.rows[nameless[0] if len(nameless) else missing[0]]
             raise ValueError(
-                f"{read.path} row {row}: {name} has no bytes; give every row its image, or none and a path"
+                f"{content.path} row {row}: {name} has no bytes; give every row its image, or none and a path"
             )
         paths = column.names
-    return ImageFiles(read.path.parent if images is None else images, paths, boxes, read.path.name, read.rows)
+    return ImageFiles(content.path.parent if images is None else images, paths, boxes, content.path.name, content.rows)
 
 
-def _boxes(read: Columns, name: str) -> Array | None:
-    given = read.get(name)
-    if given is None:
+def _parse_boxes(content: Columns, name: str) -> Array | None:
+    column = content.get(name)
+    if column is None:
         return None
-    boxes = np.full((len(given), 4), -1, dtype=np.int64)
-    for place, cell in enumerate(given.tolist()):
-        words = cell.split() if isinstance(cell, str) else cell
-        if not words:
+    boxes = np.full((len(column), 4), -1, dtype=np.int64)
+    for index, value in enumerate(column.tolist()):
+        numbers = value.split() if isinstance(value, str) else value
+        if not numbers:
             continue
         try:
-            left, upper, right, lower = (round(float(word)) for word in words)
+            left, upper, right, lower = (round(float(number)) for number in numbers)
         except (ValueError, TypeError):
             left = upper = right = lower = 0
         if not (0 <= left < right and 0 <= upper < lower):
             raise ValueError(
-                f"{read.path} row {read.rows[place]}: the box {cell!r} must be four numbers, left upper right lower, "
-                "with left < right and upper < lower"
+                f"{content.path} row {content.rows[index]}: the box {value!r} must be four numbers, left upper right "
+                "lower, with left < right and upper < lower"
             )
-        boxes[place] = left, upper, right, lower
+        boxes[index] = left, upper, right, lower
     return boxes

@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012) split by classes: the first 500 of the 1,000 train, the others test."""
+"""ImageNet (ILSVRC 2012) split by classes: the first 500 of the 1,000 classes train, the others test."""
 
 from pathlib import Path
 from typing import Literal
@@ -20,30 +20,39 @@ COUNTS = {"train": (1_281_167, 1000), "val": (50_000, 1000)}
 
 
 def imagenet(root: Path | str, images: Literal["train", "val"] = "train", check: bool = True) -> Dataset:
-    """Classes in the order of their WordNet ids: the first half train, the second half test.
+    """Read ImageNet with the classes in the order of their WordNet ids: the first half train, the second half test.
 
-    `images` says which of the official folders to take: train (1,281,167 photos) or val (50,000, for quick work). The
-    official parts hold the same classes, so it is the classes that are split here. `check` compares the counts with
-    the official ones.
+    The official parts train and val hold the same classes, so one part is read and its classes are split.
+
+    Args:
+        root: Folder that holds train or val, or a folder that holds it as ILSVRC2012.
+        images: The official part to read: "train" (1,281,167 photos) or "val" (50,000, for quick experiments).
+        check: Compare the counts with the official ones, and look for every file.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: Files are missing, or the copy is incomplete; the message says what to download.
     """
     if images not in COUNTS:
         raise ValueError(f"images must be 'train' or 'val', got {images!r}")
     folder = SOURCE.find_folder(root, "ILSVRC2012", [images]) / images
     paths = list_images(folder)
-    strange = next((path for path in paths if path.count("/") != 1), None)
-    if strange:
+    misplaced = next((path for path in paths if path.count("/") != 1), None)
+    if misplaced:
         raise ValueError(
-            f"imagenet: {folder / strange} does not lie in a folder of its class. "
+            f"imagenet: {folder / misplaced} does not lie in a folder of its class. "
             + SOURCE.explain_download(Path(root))
         )
-    words = [path.split("/")[0] for path in paths]
-    classes = sorted(set(words))
+    labels = [path.split("/")[0] for path in paths]
+    classes = sorted(set(labels))
     train = set(classes[: len(classes) // 2])
     dataset = create_dataset(
         "imagenet",
         ImageFiles(folder, paths),
-        labels=words,
-        split=["train" if word in train else "test" for word in words],
+        labels=labels,
+        split=["train" if label in train else "test" for label in labels],
         classes=classes,
     )
     return SOURCE.check_complete(dataset, {"all": COUNTS[images]}) if check else dataset

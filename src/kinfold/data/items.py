@@ -1,4 +1,4 @@
-"""What a data set holds: image files with optional boxes, images as bytes, or rows of an array."""
+"""Items of a dataset: image files with optional boxes, images as bytes, or rows of an array."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,20 +13,27 @@ Box = tuple[int, int, int, int]
 
 
 class Items(Protocol):
-    """A sequence of things to embed, and a part of it by positions."""
+    """A sequence of things to embed, of which a part can be taken by positions."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
 
     def take(self, indices: Array) -> Self:
-        """The items at these positions, in this order, without reading any of them."""
+        """Return the items at these positions, in this order, without reading any of them."""
         ...
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image on disk; `box` is (left, upper, right, lower) in pixels, `row` its place in `source`."""
+    """One image on disk.
+
+    Attributes:
+        path: Path of the file.
+        box: The part to use, (left, upper, right, lower) in pixels; None for the whole image.
+        row: Number of the row in `source` that lists the image.
+        source: The file or folder that lists the image, for error messages.
+    """
 
     path: Path
     box: Box | None
@@ -39,7 +46,15 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class ImageBytes:
-    """One image as the bytes of its file; `name` is what it is called in `source`, which may be empty."""
+    """One image as the bytes of its file.
+
+    Attributes:
+        content: The encoded image.
+        box: The part to use, (left, upper, right, lower) in pixels; None for the whole image.
+        row: Number of the row in `source` that holds the image.
+        source: The file that holds the image, for error messages.
+        name: Name of the image in `source`; may be empty.
+    """
 
     content: bytes = field(repr=False)
     box: Box | None
@@ -52,16 +67,24 @@ class ImageBytes:
 
 
 class ImageFiles:
-    """Images on disk, named relative to one folder; nothing is opened before it is asked for.
+    """Images on disk, with paths relative to one folder. A file is opened only when it is used.
 
-    `source` and `rows` say where each image is listed, so that a broken one can be named: the file and its line, or
-    the folder and a running number from 1. `boxes` is (N, 4): left, upper, right, lower; a row of -1 is no box.
+    Args:
+        root: Folder that the paths are relative to.
+        paths: Path of each image, (N,).
+        boxes: (N, 4): left, upper, right, lower; a row of -1 means no box.
+        source: The file or folder that lists the images, for error messages; `root` if left out.
+        rows: Row number of each image in `source`, (N,); counted from 1 if left out.
 
-    >>> files = ImageFiles("birds", ["wren/1.jpg", "robin/1.jpg"], source="birds.csv", rows=[2, 3])
-    >>> str(files[1]).replace("\\\\", "/")
-    'birds.csv row 3: birds/robin/1.jpg'
-    >>> len(files.take(np.array([0])))
-    1
+    Raises:
+        ValueError: The lengths of the arguments differ.
+
+    Example:
+        >>> files = ImageFiles("birds", ["wren/1.jpg", "robin/1.jpg"], source="birds.csv", rows=[2, 3])
+        >>> str(files[1]).replace("\\\\", "/")
+        'birds.csv row 3: birds/robin/1.jpg'
+        >>> len(files.take(np.array([0])))
+        1
     """
 
     def __init__(
@@ -87,29 +110,31 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, index: int, /) -> ImageFile:
-        box = _box(self.boxes, index)
+        box = _get_box(self.boxes, index)
         return ImageFile(self.root / str(self.paths[index]), box, int(self.rows[index]), self.source)
 
     def take(self, indices: Array) -> "ImageFiles":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         boxes = None if self.boxes is None else self.boxes[indices]
         return ImageFiles(self.root, self.paths[indices], boxes, self.source, self.rows[indices])
 
 
 class EncodedImages:
-    """Images as the bytes of their files, one after the other in one block of memory; nothing is decoded.
+    """Images as the bytes of their files, in one block of memory. An image is decoded only when it is used.
 
     Args:
         buffer: The bytes of all images, uint8.
         starts, ends: Where each image begins and ends in `buffer`, (N,).
-        source: What holds the images, for error messages.
-        names: What each image is called there, such as its path; may be empty.
-        boxes: (N, 4): left, upper, right, lower; a row of -1 is no box.
-        rows: Numbers of the rows in `source`, counted from 1 where left out.
+        source: The file that holds the images, for error messages.
+        names: Name of each image in `source`, such as its path; may be empty.
+        boxes: (N, 4): left, upper, right, lower; a row of -1 means no box.
+        rows: Row number of each image in `source`, (N,); counted from 1 if left out.
 
-    >>> images = EncodedImages(np.frombuffer(b"onetwo", dtype=np.uint8), [0, 3], [3, 6], "birds.parquet", ["a.png", ""])
-    >>> images[1].content, str(images[0])
-    (b'two', 'birds.parquet row 1: a.png')
+    Example:
+        >>> buffer = np.frombuffer(b"onetwo", dtype=np.uint8)
+        >>> images = EncodedImages(buffer, [0, 3], [3, 6], "birds.parquet", ["a.png", ""])
+        >>> images[1].content, str(images[0])
+        (b'two', 'birds.parquet row 1: a.png')
     """
 
     def __init__(
@@ -133,28 +158,28 @@ class EncodedImages:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def compute_digest(self) -> bytes:
-        """The sha256 of the images and boxes: another one where any byte differs."""
-        found = hashlib.sha256((self.ends - self.starts).tobytes())
-        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
-            found.update(self.buffer[start:end].tobytes())
-        found.update(b"" if self.boxes is None else self.boxes.tobytes())
-        return found.digest()
-
     def __getitem__(self, index: int, /) -> ImageBytes:
         content = self.buffer[self.starts[index] : self.ends[index]].tobytes()
-        box = _box(self.boxes, index)
+        box = _get_box(self.boxes, index)
         return ImageBytes(content, box, int(self.rows[index]), self.source, str(self.names[index]))
 
     def take(self, indices: Array) -> "EncodedImages":
-        """The images at these positions, in this order; the bytes are shared, not copied."""
+        """Return the images at these positions, in this order; the bytes are shared, not copied."""
         boxes = None if self.boxes is None else self.boxes[indices]
         rows = self.rows[indices]
         starts, ends, names = self.starts[indices], self.ends[indices], self.names[indices]
         return EncodedImages(self.buffer, starts, ends, self.source, names, boxes, rows)
 
+    def compute_digest(self) -> bytes:
+        """Return the sha256 of the images and boxes."""
+        digest = hashlib.sha256((self.ends - self.starts).tobytes())
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            digest.update(self.buffer[start:end].tobytes())
+        digest.update(b"" if self.boxes is None else self.boxes.tobytes())
+        return digest.digest()
 
-def _box(boxes: Array | None, index: int) -> Box | None:
+
+def _get_box(boxes: Array | None, index: int) -> Box | None:
     if boxes is None:
         return None
     left, upper, right, lower = boxes[index].tolist()
@@ -162,13 +187,18 @@ def _box(boxes: Array | None, index: int) -> Box | None:
 
 
 class Rows:
-    """Rows of one array: features (N, d), or small images (N, H, W) or (N, H, W, 3) in uint8.
+    """Rows of one array: features (N, d), or small uint8 images (N, H, W) or (N, H, W, 3).
 
     A part of it keeps the array and a list of positions, so that a memory-mapped file stays on disk.
 
-    >>> rows = Rows(np.arange(6.0).reshape(3, 2)).take(np.array([2, 0]))
-    >>> rows[0].tolist(), rows.array().shape
-    ([4.0, 5.0], (2, 2))
+    Args:
+        array: The array.
+        indices: Positions in `array` of the rows to use; all rows if left out.
+
+    Example:
+        >>> rows = Rows(np.arange(6.0).reshape(3, 2)).take(np.array([2, 0]))
+        >>> rows[0].tolist(), rows.array().shape
+        ([4.0, 5.0], (2, 2))
     """
 
     def __init__(self, array: Array, indices: Array | None = None) -> None:
@@ -183,13 +213,13 @@ class Rows:
         return row
 
     def take(self, indices: Array) -> "Rows":
-        """The rows at these positions, in this order."""
+        """Return the rows at these positions, in this order, without copying them."""
         return Rows(self._array, indices if self._indices is None else self._indices[indices])
 
     def at(self, positions: Array) -> Array:
-        """These rows at once, one below the other."""
+        """Return the rows at these positions as one array."""
         return np.asarray(self._array[positions if self._indices is None else self._indices[positions]])
 
     def array(self) -> Array:
-        """All rows as one array; the file's own (memory-mapped) array where nothing was left out."""
+        """Return all rows as one array; the original (memory-mapped) array if no row was left out."""
         return self._array if self._indices is None else self._array[self._indices]

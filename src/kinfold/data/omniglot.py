@@ -20,23 +20,33 @@ PARTS = {"images_background": "train", "images_evaluation": "test"}
 
 
 def omniglot(root: Path | str, check: bool = True) -> Dataset:
-    """The official split: 964 background characters train, 659 evaluation characters test; alphabets are coarse.
+    """Read Omniglot: 964 background characters train, 659 evaluation characters test, the official split.
 
-    `check` compares the counts with the official ones.
+    Coarse labels are the alphabets.
+
+    Args:
+        root: Folder that holds images_background and images_evaluation, or a clone of the official repository.
+        check: Compare the counts with the official ones, and look for every file.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: Files are missing, or the copy is incomplete; the message says what to download.
     """
     folder = SOURCE.find_folder(root, "omniglot/python", list(PARTS))
     paths = [f"{part}/{path}" for part in PARTS for path in list_images(folder / part)]
-    strange = next((path for path in paths if path.count("/") != 3), None)
-    if strange:
+    misplaced = next((path for path in paths if path.count("/") != 3), None)
+    if misplaced:
         raise ValueError(
-            f"omniglot: {strange} does not lie in <part>/<alphabet>/<character>/. " + SOURCE.explain_download(folder)
+            f"omniglot: {misplaced} does not lie in <part>/<alphabet>/<character>/. " + SOURCE.explain_download(folder)
         )
-    places = [path.split("/") for path in paths]
+    parts = [path.split("/") for path in paths]
     dataset = create_dataset(
         "omniglot",
         ImageFiles(folder, paths),
-        labels=[f"{alphabet}/{character}" for _, alphabet, character, _ in places],
-        split=[PARTS[part] for part, _, _, _ in places],
-        coarse=[alphabet for _, alphabet, _, _ in places],
+        labels=[f"{alphabet}/{character}" for _, alphabet, character, _ in parts],
+        split=[PARTS[part] for part, _, _, _ in parts],
+        coarse=[alphabet for _, alphabet, _, _ in parts],
     )
     return SOURCE.check_complete(dataset, COUNTS) if check else dataset

@@ -20,10 +20,19 @@ SUPER_CATEGORIES = 12
 
 
 def sop(root: Path | str, check: bool = True) -> Dataset:
-    """The official split: 59,551 photos of 11,318 products train, 60,502 of 11,316 test; the 12 kinds are coarse.
+    """Read Stanford Online Products: 59,551 photos of 11,318 products train, 60,502 of 11,316 test, the official split.
 
-    `root` holds the folder Stanford_Online_Products, or is it. `check` compares the counts with the papers' and looks
-    for every file.
+    Coarse labels are the 12 kinds of products.
+
+    Args:
+        root: The folder Stanford_Online_Products, or a folder that holds it.
+        check: Compare the counts with those of the papers, and look for every file.
+
+    Returns:
+        A dataset of image files.
+
+    Raises:
+        ValueError: Files are missing, or the copy is incomplete; the message says what to download.
     """
     folder = SOURCE.find_folder(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
     paths: list[str] = []

@@ -1,4 +1,4 @@
-"""Embeddings and labels of a file as they are, to be measured: nothing is split or re-indexed."""
+"""Embeddings and labels of a file, to evaluate as they are: nothing is split or renumbered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,24 @@ from pathlib import Path
 
 import numpy as np
 
-from kinfold.data.columns import Columns, read_columns
+from kinfold.data.column_files import read_columns
+from kinfold.data.columns import Columns
 from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array
 
-KEYS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
+_OPTIONS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
 
 
 @dataclass(frozen=True)
 class StoredEmbeddings:
-    """Rows of a file: embeddings (N, d), labels (N,), and coarse labels (N,) where asked for; the words of its column
-    `split`, where it has one."""
+    """Rows of a file.
+
+    Attributes:
+        embeddings: (N, d).
+        labels: (N,).
+        coarse_labels: (N,), or None if they were not asked for.
+        splits: The distinct values of the column split; empty if there is no such column.
+    """
 
     embeddings: Array
     labels: Array
@@ -32,56 +39,65 @@ def read_stored_embeddings(
     coarse_key: str | None = None,
     where: Sequence[str] = (),
 ) -> StoredEmbeddings:
-    """Read an .npz or Parquet file; `where` holds conditions such as "split=test" on other columns of it."""
-    ending = Path(path).suffix.lower()
-    if ending in (".npy", ".csv"):
-        why = (
-            "holds one array only" if ending == ".npy" else "is a table of words, with no column for a whole embedding"
-        )
+    """Read embeddings and labels from an .npz or Parquet file.
+
+    Args:
+        path: The file.
+        embeddings_key, labels_key: Names of the columns; usual names are recognized if left out.
+        coarse_key: Name of the column of coarse labels.
+        where: Conditions on other columns, such as "split=test". Rows that meet all of them are returned.
+
+    Raises:
+        ValueError: A column is missing, lengths differ, or no row meets the conditions.
+    """
+    extension = Path(path).suffix.lower()
+    if extension in (".npy", ".csv"):
+        reason = "holds one array only" if extension == ".npy" else "is a text table without a column for embeddings"
         raise ValueError(
-            f"{path} {why}; embeddings and labels belong in one .npz file: "
+            f"{path} {reason}; embeddings and labels belong in one .npz file: "
             "numpy.savez('embeddings.npz', embeddings=..., labels=...)"
         )
     columns = read_columns(path)
-    embeddings = _found(columns, embeddings_key, USUAL_NAMES["embedding"], "embeddings")
-    labels = _found(columns, labels_key, USUAL_NAMES["label"], "labels")
-    coarse = _found(columns, coarse_key, (), "coarse labels") if coarse_key else None
+    embeddings = _require(columns, embeddings_key, USUAL_NAMES["embedding"], "embeddings")
+    labels = _require(columns, labels_key, USUAL_NAMES["label"], "labels")
+    coarse = columns.require(coarse_key) if coarse_key else None
     if len(embeddings) != len(labels):
         raise ValueError(f"{path}: {len(embeddings)} embeddings but {len(labels)} labels")
     keep = np.ones(len(labels), dtype=bool)
     for condition in where:
-        keep &= _holds(columns, condition, len(labels))
+        keep &= _match(columns, condition, len(labels))
     if not keep.any():
         raise ValueError(f"{path}: no row has {' and '.join(where)}")
     if where:
         embeddings, labels = embeddings[keep], labels[keep]
         coarse = None if coarse is None else coarse[keep]
     split = columns.values.get("split")
-    words = () if split is None else tuple(sorted({str(word) for word in split.reshape(-1).tolist()}))
-    return StoredEmbeddings(embeddings, labels, coarse, words)
+    splits = () if split is None else tuple(sorted({str(value) for value in split.reshape(-1).tolist()}))
+    return StoredEmbeddings(embeddings, labels, coarse, splits)
 
 
-def _found(columns: Columns, key: str | None, usual: tuple[str, ...], what: str) -> Array:
-    names = columns.names
+def _require(columns: Columns, key: str | None, usual_names: tuple[str, ...], what: str) -> Array:
     if key is None:
-        key = next((name for name in usual if name in names), None)
+        key = next((name for name in usual_names if name in columns.names), None)
         if key is None:
             raise ValueError(
-                f"{columns.path} has no array of {what} among {', '.join(names)}; say which one it is, {KEYS[what]}"
+                f"{columns.path} has no array of {what} among {', '.join(columns.names)}; say which one it is, "
+                f"{_OPTIONS[what]}"
             )
     return columns.require(key)
 
 
-def _holds(columns: Columns, condition: str, rows: int) -> Array:
+def _match(columns: Columns, condition: str, count: int) -> Array:
+    """Which rows meet a condition, boolean (count,)."""
     key, sign, value = condition.partition("=")
     if not sign:
         raise ValueError(f"the condition {condition!r} must look like name=value, as in split=test")
-    column = _found(columns, key, (), "conditions")
-    if column.shape != (rows,):
-        raise ValueError(f"{columns.path}: {key!r} has shape {column.shape}, not one value for each of {rows} rows")
-    held: Array = column.astype(str) == value
-    if not held.any():
-        seen = sorted({str(entry) for entry in column.tolist()})
-        shown = ", ".join(seen[:8]) + (", ..." if len(seen) > 8 else "")
+    column = columns.require(key)
+    if column.shape != (count,):
+        raise ValueError(f"{columns.path}: {key!r} has shape {column.shape}, not one value for each of {count} rows")
+    matches: Array = column.astype(str) == value
+    if not matches.any():
+        present = sorted({str(entry) for entry in column.tolist()})
+        shown = ", ".join(present[:8]) + (", ..." if len(present) > 8 else "")
         raise ValueError(f"{columns.path}: no row has {condition}; {key} is one of {shown}")
-    return held
+    return matches

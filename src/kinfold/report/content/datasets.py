@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kinfold.data import Dataset, load
-from kinfold.data.fingerprint import identify_dataset
+from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.experiments.repeat import Repeat
 from kinfold.training import Run
 from kinfold.training.config.settings import DataConfig
@@ -38,7 +38,8 @@ class Library:
     def identity(self, dataset: Dataset) -> str:
         """One word for its items and labels."""
         if id(dataset) not in self._known:
-            self._known[id(dataset)] = (dataset, identify_dataset(dataset))  # held, so that the number stays its own
+            # the dataset is kept, so that its id stays its own
+            self._known[id(dataset)] = (dataset, compute_fingerprint(dataset, full=True))
         return self._known[id(dataset)][1]
 
     def _dataset(self, settings: DataConfig) -> Dataset:
