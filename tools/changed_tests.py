@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CONTRACTS = [Path("tests/contract"), Path("tests/test_registry.py")]
+CONTRACTS = [Path("tests/contract"), Path("tests/registry")]
 
 
 def find_changed(base: str) -> list[Path]:

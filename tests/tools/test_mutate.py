@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from tools.mutations import trial
-from tools.mutations.changes import Change, changes_of, draw, rooms
-from tools.mutations.records import Judgements, Records
-from tools.mutations.report import Room, written
+from tools.mutations.changes import Change, draw, find_changes, read_modules
+from tools.mutations.records import Judgments, Records
+from tools.mutations.report import PackageResult, render_page
 from tools.mutations.trial import Copy, Outcome, Passed
 
 from tools import mutate
@@ -16,7 +16,7 @@ PACKAGE = Path(mutate.ROOT) / "src" / "kinfold"
 
 def after(line):
     """What one line inside a function may become."""
-    return {change.after.strip() for change in changes_of("a.py", f"def f(x, y):\n    {line}\n")}
+    return {change.after.strip() for change in find_changes("a.py", f"def f(x, y):\n    {line}\n")}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_texts_errors_types_and_assertions_are_let_be(line):
 
 
 def test_every_drawn_change_is_one_line_that_python_understands():
-    for room in trial.TESTS:
-        modules = rooms(PACKAGE, room)
+    for package in trial.TESTS:
+        modules = read_modules(PACKAGE, package)
         for change in draw(modules, 100, seed=1):
             changed = change.applied(modules[change.file])
             compile(changed, change.file, "exec")
@@ -75,7 +75,7 @@ def test_every_drawn_change_is_one_line_that_python_understands():
 
 
 def test_a_draw_is_spread_over_the_modules_and_survives_edits_elsewhere():
-    modules = rooms(PACKAGE, "dro")
+    modules = read_modules(PACKAGE, "dro")
     drawn = draw(modules, 30, seed=0)
     assert len(drawn) == len(set(drawn)) == 30
     assert drawn == draw(modules, 30, seed=0)
@@ -135,8 +135,8 @@ def tree(tmp_path):
 
 
 def change(text):
-    (found,) = [c for c in changes_of("kinfold/dro/half.py", HALF) if c.after.strip() == text]
-    return found
+    (changes,) = [c for c in find_changes("kinfold/dro/half.py", HALF) if c.after.strip() == text]
+    return changes
 
 
 def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatch):
@@ -201,35 +201,35 @@ def test_records_outlive_a_kill_and_survivors_are_tried_again_with_new_tests(tre
 
 
 def test_the_rate_leaves_out_what_is_equivalent_and_nothing_else(tmp_path):
-    found = changes_of("kinfold/dro/half.py", HALF)
+    changes = find_changes("kinfold/dro/half.py", HALF)
     kinds = ["caught", "timed out", "survived", "equivalent"]
     outcomes = [*(Outcome(kind, "tests/dro/test_half.py::test_half", 1.0) for kind in kinds), None]
-    room = Room(list(zip(found, outcomes, strict=False)))
-    assert room.rate == 2 / 4  # what was not tried is not noticed
+    package = PackageResult(list(zip(changes, outcomes, strict=False)))
+    assert package.rate == 2 / 4  # what was not tried is not noticed
     path = tmp_path / "equivalent.toml"
     text = '[[equivalent]]\nfile = "a.py"\nbefore = "x = 1"\nafter = "x = 2"\nreason = "Speed alone."\n'
     path.write_text(text)
-    judged = Judgements.read(path)
-    assert judged.equivalent == {("a.py", "x = 1", "x = 2"): "Speed alone."}
-    page = written({"dro": room}, 5, 0, judged)
+    judgments = Judgments.read(path)
+    assert judgments.equivalent == {("a.py", "x = 1", "x = 2"): "Speed alone."}
+    page = render_page({"dro": package}, 5, 0, judgments)
     assert "| dro | 5 | 1 | 1 | 1 | 1 | 1 | 50.0 % |" in page
-    assert f"- {found[2].before.strip()}\n+ {found[2].after.strip()}" in page
+    assert f"- {changes[2].before.strip()}\n+ {changes[2].after.strip()}" in page
     path.write_text(text.replace("Speed alone.", " "))
     with pytest.raises(ValueError, match="needs file, before, after and reason"):
-        Judgements.read(path)
+        Judgments.read(path)
 
 
-def test_the_judgements_of_the_repository_can_be_read_and_the_list_shown(capsys):
-    Judgements.read(mutate.JUDGED)
-    assert mutate.main(["--room", "dro", "--number", "3", "--list"]) == 0
+def test_the_judgments_of_the_repository_can_be_read_and_the_list_shown(capsys):
+    Judgments.read(mutate.JUDGMENTS)
+    assert mutate.main(["--package", "dro", "--number", "3", "--list"]) == 0
     assert capsys.readouterr().out.count("kinfold/dro/") == 3
 
 
-def test_every_judgement_is_of_a_line_that_is_still_there():
-    judged = Judgements.read(mutate.JUDGED)
-    gone = [
+def test_every_judgment_is_of_a_line_that_is_still_there():
+    judgments = Judgments.read(mutate.JUDGMENTS)
+    missing = [
         (file, before)
-        for file, before, _ in [*judged.equivalent, *judged.survivors]
+        for file, before, _ in [*judgments.equivalent, *judgments.survivors]
         if before not in map(str.strip, (PACKAGE.parent / file).read_text().splitlines())
     ]
-    assert gone == []
+    assert missing == []

@@ -74,10 +74,10 @@ class Change:
         return "".join(lines)
 
 
-def changes_of(file: str, source: str) -> list[Change]:
+def find_changes(file: str, source: str) -> list[Change]:
     """All changes of a module, in the order of its lines. Texts, types, imports, assertions and errors are let be.
 
-    >>> [change.after for change in changes_of("a.py", "def f(x):\\n    return x + 1\\n")]
+    >>> [change.after for change in find_changes("a.py", "def f(x):\\n    return x + 1\\n")]
     ['    return x - 1', '    return x + 2']
     """
     tree, lines = ast.parse(source), source.splitlines()
@@ -97,7 +97,7 @@ def draw(modules: dict[str, str], number: int, seed: int) -> list[Change]:
     What is drawn depends on the seed and on the words of a line, not on its place: an edit elsewhere in the module
     seldom changes the draw.
     """
-    known = {file: changes_of(file, source) for file, source in sorted(modules.items())}
+    known = {file: find_changes(file, source) for file, source in sorted(modules.items())}
     total = sum(map(len, known.values()))
     shares = {file: number * len(changes) / total for file, changes in known.items()} if total else {}
     counts = {file: int(share) for file, share in shares.items()}
@@ -111,9 +111,9 @@ def draw(modules: dict[str, str], number: int, seed: int) -> list[Change]:
     return drawn
 
 
-def rooms(package: Path, room: str) -> dict[str, str]:
-    """The modules of one room: path under the package's parent -> source."""
-    return {str(path.relative_to(package.parent)): path.read_text() for path in sorted((package / room).glob("*.py"))}
+def read_modules(root: Path, package: str) -> dict[str, str]:
+    """Modules of one package of kinfold: path below the parent of `root` -> source."""
+    return {str(path.relative_to(root.parent)): path.read_text() for path in sorted((root / package).rglob("*.py"))}
 
 
 def _lot(seed: int, change: Change) -> bytes:

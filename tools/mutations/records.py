@@ -25,8 +25,8 @@ def digest(root: Path, *names: str) -> str:
 class Records:
     """One JSON line per trial, in a folder that git ignores.
 
-    A caught change stays caught while its module stays the same. A survivor is tried again when the tests of its room
-    have changed. Files are looked at once: trials go by a copy, whatever happens to the tree meanwhile.
+    A caught change stays caught while its module stays the same. A survivor is tried again when the tests of its
+    package have changed. Files are read once: trials use a copy, whatever happens to the tree meanwhile.
     """
 
     def __init__(self, folder: Path, root: Path) -> None:
@@ -35,79 +35,79 @@ class Records:
         self._digests: dict[tuple[str, ...], str] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def passed(self, room: str) -> tuple[Passed, tuple[str, ...]]:
+    def passed(self, package: str) -> tuple[Passed, tuple[str, ...]]:
         """What is known of the tests on the unchanged package, and the paths of those that have to run once more: test
         files that are new or have changed, or all of them where anything else has."""
-        path = self.folder / f"{room}_unchanged.json"
+        path = self.folder / f"{package}_unchanged.json"
         kept = json.loads(path.read_text()) if path.exists() else {}
-        if kept.get("rest") != self._rest(room):
-            return Passed({}), TESTS[room]
-        files = self._test_files(room)
+        if kept.get("rest") != self._rest(package):
+            return Passed({}), TESTS[package]
+        files = self._test_files(package)
         same = {file for file, known in kept["files"].items() if files.get(file) == known}
         tests = {name: entry for name, entry in kept["tests"].items() if not _in(name, {*kept["files"]} - same)}
         return Passed(tests), tuple(file for file in files if file not in same)
 
-    def keep_passed(self, room: str, passed: Passed) -> None:
-        kept = {"rest": self._rest(room), "files": self._test_files(room), "tests": passed.tests}
-        (self.folder / f"{room}_unchanged.json").write_text(json.dumps(kept))
+    def keep_passed(self, package: str, passed: Passed) -> None:
+        kept = {"rest": self._rest(package), "files": self._test_files(package), "tests": passed.tests}
+        (self.folder / f"{package}_unchanged.json").write_text(json.dumps(kept))
 
-    def outcome(self, room: str, change: Change) -> Outcome | None:
+    def outcome(self, package: str, change: Change) -> Outcome | None:
         """What is known of this change, None where it has to be tried."""
-        tests, found = self._of_room(room), None
-        for entry in self._entries(room):
+        tests, found = self._of_package(package), None
+        for entry in self._entries(package):
             same = entry["change"] == [*change.key, change.line] and entry["module"] == self._of_module(change)
             if same and (entry["kind"] != "survived" or entry["tests"] == tests):
                 found = Outcome(entry["kind"], entry["by"], entry["seconds"])
         return found
 
-    def keep(self, room: str, change: Change, outcome: Outcome) -> None:
+    def keep(self, package: str, change: Change, outcome: Outcome) -> None:
         entry = {
             "change": [*change.key, change.line],
             "module": self._of_module(change),
-            "tests": self._of_room(room),
+            "tests": self._of_package(package),
             "kind": outcome.kind,
             "by": outcome.by,
             "seconds": round(outcome.seconds, 1),
         }
-        with self._lock, self._path(room).open("a") as file:
+        with self._lock, self._path(package).open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
-    def forget(self, room: str) -> None:
-        self._path(room).unlink(missing_ok=True)
+    def forget(self, package: str) -> None:
+        self._path(package).unlink(missing_ok=True)
 
-    def _entries(self, room: str) -> list[dict[str, Any]]:
-        if not self._path(room).exists():
+    def _entries(self, package: str) -> list[dict[str, Any]]:
+        if not self._path(package).exists():
             return []
         # a line that was being written when the run was killed has no end
-        return [json.loads(line) for line in self._path(room).read_text().splitlines(True) if line.endswith("}\n")]
+        return [json.loads(line) for line in self._path(package).read_text().splitlines(True) if line.endswith("}\n")]
 
-    def _path(self, room: str) -> Path:
-        return self.folder / f"{room}.jsonl"
+    def _path(self, package: str) -> Path:
+        return self.folder / f"{package}.jsonl"
 
     def _of_module(self, change: Change) -> str:
         return self._digest(f"src/{change.file}")
 
-    def _of_room(self, room: str) -> str:
-        return self._digest(f"src/kinfold/{room}", *TESTS[room])
+    def _of_package(self, package: str) -> str:
+        return self._digest(f"src/kinfold/{package}", *TESTS[package])
 
     def _digest(self, *names: str) -> str:
         if names not in self._digests:
             self._digests[names] = digest(self.root, *names)
         return self._digests[names]
 
-    def _test_files(self, room: str) -> dict[str, str]:
+    def _test_files(self, package: str) -> dict[str, str]:
         found = [
-            file for file in self._files(room) if file.startswith("tests/") and Path(file).name.startswith("test_")
+            file for file in self._files(package) if file.startswith("tests/") and Path(file).name.startswith("test_")
         ]
         return {file: self._digest(file) for file in found}
 
-    def _rest(self, room: str) -> str:
-        """Of the room itself and of what its tests share."""
-        tests = self._test_files(room)
-        return self._digest(*(file for file in self._files(room) if file not in tests))
+    def _rest(self, package: str) -> str:
+        """Of the package itself and of what its tests share."""
+        tests = self._test_files(package)
+        return self._digest(*(file for file in self._files(package) if file not in tests))
 
-    def _files(self, room: str) -> list[str]:
-        paths = [self.root / name for name in (f"src/kinfold/{room}", *TESTS[room])]
+    def _files(self, package: str) -> list[str]:
+        paths = [self.root / name for name in (f"src/kinfold/{package}", *TESTS[package])]
         found = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
         return [*dict.fromkeys(str(file.relative_to(self.root)) for file in found)]
 
@@ -117,7 +117,7 @@ def _in(test: str, files: set[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Judgements:
+class Judgments:
     """What was decided by hand, each with its reason: changes that change nothing anybody could test, and survivors
     that are known."""
 
@@ -125,7 +125,7 @@ class Judgements:
     survivors: dict[tuple[str, str, str], str]
 
     @staticmethod
-    def read(path: Path) -> "Judgements":
+    def read(path: Path) -> "Judgments":
         kept = tomllib.loads(path.read_text()) if path.exists() else {}
         if extra := set(kept) - {"equivalent", "survivor"}:
             raise ValueError(f"{path} has tables {sorted(extra)}; it may have [[equivalent]] and [[survivor]]")
@@ -138,4 +138,4 @@ class Judgements:
                     )
             return {(entry["file"], entry["before"], entry["after"]): entry["reason"] for entry in kept.get(name, [])}
 
-        return Judgements(table("equivalent"), table("survivor"))
+        return Judgments(table("equivalent"), table("survivor"))

@@ -1,4 +1,4 @@
-"""The result as a page: rates per room, every survivor, every change that was set aside, and who caught the rest."""
+"""Render the result as a Markdown page: rates, survivors, equivalent changes, and which test caught the others."""
 
 import platform
 from collections import Counter
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tools.mutations.changes import Change
-from tools.mutations.records import Judgements
+from tools.mutations.records import Judgments
 from tools.mutations.trial import Outcome
 
 HEAD = """# Mutations: single-line changes, and whether the tests notice
 
-Written by `make mutate` (`python -m tools.mutate`, which says how); do not edit. {number} changes of each room drawn
-with seed {seed}; Python {python}, torch {torch}, pytest {pytest}.
+Written by `make mutate` (`python -m tools.mutate`); do not edit. {number} changes of each package drawn with seed
+{seed}; Python {python}, torch {torch}, pytest {pytest}.
 
 Caught: a test failed. Timed out: a test took ten times as long as it should, and twenty seconds more, of processor
 time, which counts as caught.
-Equivalent: judged by hand to change no result, at most how fast it comes or how much memory it takes; each has its
+Equivalent: judgments by hand to change no result, at most how fast it comes or how much memory it takes; each has its
 reason below, and all are left out of the rate.
 Rate: (caught + timed out) / (all - equivalent).
 """
 
 
 @dataclass(frozen=True)
-class Room:
-    """The changes of one room and what came of them, None where one has not been tried."""
+class PackageResult:
+    """The changes of one package and what came of them, None where one has not been tried."""
 
     trials: list[tuple[Change, Outcome | None]]
 
@@ -47,34 +47,37 @@ class Room:
         return f"{100 * self.rate:.1f} % of {len(self.trials) - self.counts['equivalent']} noticed ({counted})"
 
 
-def written(rooms: dict[str, Room], number: int, seed: int, judged: Judgements) -> str:
+def render_page(packages: dict[str, PackageResult], number: int, seed: int, judgments: Judgments) -> str:
     """The page in Markdown."""
     versions = {"python": platform.python_version(), "torch": version("torch"), "pytest": version("pytest")}
-    return "\n".join([HEAD.format(number=number, seed=seed, **versions), *_table(rooms), *_parts(rooms, judged)]) + "\n"
+    return (
+        "\n".join([HEAD.format(number=number, seed=seed, **versions), *_table(packages), *_parts(packages, judgments)])
+        + "\n"
+    )
 
 
-def _table(rooms: dict[str, Room]) -> Iterator[str]:
-    yield "| room | changes | caught | timed out | survived | equivalent | not tried | rate |"
+def _table(packages: dict[str, PackageResult]) -> Iterator[str]:
+    yield "| package | changes | caught | timed out | survived | equivalent | not tried | rate |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, room in rooms.items():
-        kinds = [room.counts[kind] for kind in ("caught", "timed out", "survived", "equivalent", "not tried")]
-        yield f"| {name} | {len(room.trials)} | {' | '.join(map(str, kinds))} | {100 * room.rate:.1f} % |"
+    for name, package in packages.items():
+        kinds = [package.counts[kind] for kind in ("caught", "timed out", "survived", "equivalent", "not tried")]
+        yield f"| {name} | {len(package.trials)} | {' | '.join(map(str, kinds))} | {100 * package.rate:.1f} % |"
 
 
-def _parts(rooms: dict[str, Room], judged: Judgements) -> Iterator[str]:
+def _parts(packages: dict[str, PackageResult], judgments: Judgments) -> Iterator[str]:
     for title, kind, reasons in (
-        ("Survivors", "survived", judged.survivors),
-        ("Equivalent", "equivalent", judged.equivalent),
+        ("Survivors", "survived", judgments.survivors),
+        ("Equivalent", "equivalent", judgments.equivalent),
     ):
         yield f"\n## {title}\n"
-        found = [change for room in rooms.values() for change, _ in room.of(kind)]
-        if not found:
+        matching = [change for package in packages.values() for change, _ in package.of(kind)]
+        if not matching:
             yield "None."
-        for change in found:
-            yield f"{_diff(change)}\n\n{reasons.get(change.key, 'No reason has been written down yet.').strip()}\n"
+        for change in matching:
+            yield f"{_diff(change)}\n\n{reasons.get(change.key, 'No reason is recorded yet.').strip()}\n"
     yield "\n## Caught\n"
-    for room in rooms.values():
-        for change, outcome in room.of("caught", "timed out"):
+    for package in packages.values():
+        for change, outcome in package.of("caught", "timed out"):
             by = outcome.by.split("[")[0].removeprefix("tests/") or "too long"
             yield f"- `{change.file}:{change.line}` by `{by}`\n\n  ```diff\n{_lines(change, '  ')}\n  ```"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.mutations.changes import Change
 
-# what is run for a room; the tests of other rooms would notice some changes too, but take longer
+# what is run for a package; the tests of other packages would notice some changes too, but take longer
 TESTS = {
     "losses": ("src/kinfold/losses", "tests/losses", "tests/contract/test_losses.py", "tests/contract/test_compile.py"),
     "dro": ("src/kinfold/dro", "tests/dro", "tests/contract/test_losses.py"),
@@ -33,7 +33,7 @@ CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE, -signal.SIGBUS)
 
 @dataclass(frozen=True)
 class Passed:
-    """The tests of a room on the unchanged package: seconds and functions entered (file, first line) of each."""
+    """The tests of a package on the unchanged package: seconds and functions entered (file, first line) of each."""
 
     tests: dict[str, dict[str, object]]
 
@@ -102,21 +102,21 @@ class Copy:
         self._nursery.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def unchanged(self, room: str, paths: tuple[str, ...]) -> Passed:
+    def unchanged(self, package: str, paths: tuple[str, ...]) -> Passed:
         """The tests of some paths, which have to pass."""
-        code, found = self._run(room, paths, None)
-        if code == 5:  # nothing for this room in them
+        code, found = self._run(package, paths, None)
+        if code == 5:  # nothing for this package in them
             return Passed({})
         if code != 0 or "tests" not in found:
             raise RuntimeError(
-                f"the tests of {room} fail without any change: {found.get('failed', f'exit code {code}')}"
+                f"the tests of {package} fail without any change: {found.get('failed', f'exit code {code}')}"
             )
         tests = found["tests"]
         assert isinstance(tests, dict)
         return Passed(tests)
 
-    def changed(self, room: str, change: Change, passed: Passed) -> Outcome:
-        """Whether the tests of the room notice the change."""
+    def changed(self, package: str, change: Change, passed: Passed) -> Outcome:
+        """Whether the tests of the package notice the change."""
         names = passed.concerning(change)
         files = dict.fromkeys(name.split("::")[0] for name in names)
         path = self.tree / "src" / change.file
@@ -127,7 +127,7 @@ class Copy:
             compiled.unlink()
         began = time.perf_counter()
         try:
-            code, found = self._run(room, tuple(files), names)
+            code, found = self._run(package, tuple(files), names)
         finally:
             path.write_text(original)
         seconds = time.perf_counter() - began
@@ -141,21 +141,21 @@ class Copy:
         return Outcome("caught", str(by), seconds)
 
     def _run(
-        self, room: str, paths: tuple[str, ...], limits: dict[str, float] | None
+        self, package: str, paths: tuple[str, ...], limits: dict[str, float] | None
     ) -> tuple[int | None, dict[str, object]]:
         """The exit code, None where nothing happened for too long, and what the plugin wrote."""
         result, chosen = self.folder / "result.json", self.folder / "tests.json"
         result.unlink(missing_ok=True)
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (self.tree / "src", Path(__file__).parent))),
-            "MUTATION_ROOM": f"kinfold/{room}",
+            "MUTATION_ROOM": f"kinfold/{package}",
             "MUTATION_RESULT": str(result),
         }
         if limits is not None:
             chosen.write_text(json.dumps([*limits.items()]))
             environment |= {"MUTATION_TESTS": str(chosen), "PYTHONDONTWRITEBYTECODE": "1"}
         run = {
-            "arguments": [*ARGUMENTS, "-k", KEYWORDS[room], *paths],
+            "arguments": [*ARGUMENTS, "-k", KEYWORDS[package], *paths],
             "environment": environment,
             "folder": str(self.tree),
             "seconds": WAIT,

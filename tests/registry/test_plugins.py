@@ -17,7 +17,7 @@ from tests.cli.runs import run as command
 from tests.experiments.tiny import BASE, feature_file, results, suite_file
 from tests.torchrun import run as torchrun
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "adding-a-loss.md"
 
 

@@ -1,0 +1,16 @@
+"""`tools.vocabulary` counts the words that the project no longer uses."""
+
+from tools import vocabulary
+
+
+def test_words_are_counted_and_their_lines_listed():
+    tree = {"a.py": "kin, others = 1, 2\nnormalise(colour)\n", "b.md": "A statement about positives.\n"}
+    counts = vocabulary.count(tree)
+    assert counts["positives and negatives"] == 1
+    assert counts["US spelling"] == 2
+    assert vocabulary.find_lines(tree, "positives and negatives") == ["a.py:1: kin, others = 1, 2"]
+
+
+def test_the_words_of_the_field_are_not_counted():
+    text = "positives, negatives, package, exact score, int8, row chunks, schedule, string, normalize, color, neighbors"
+    assert not any(vocabulary.count({"a.md": text}).values())

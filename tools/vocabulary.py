@@ -1,0 +1,102 @@
+"""Count the words that the project no longer uses, in src, docs, tests, tools and benchmarks.
+
+python -m tools.vocabulary                  # the working tree
+python -m tools.vocabulary --before REV     # and a commit beside it, as a Markdown table
+python -m tools.vocabulary --where PATTERN  # lines with one of the words
+"""
+
+import argparse
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("src", "docs", "tests", "tools", "benchmarks", "README.md", "CHANGELOG.md")
+ENDINGS = (".py", ".md", ".toml", ".js", ".css", ".html")
+# these files list the words
+EXCLUDED = {"tools/vocabulary.py", "tools/mutations.md", "CHANGELOG.md"}
+
+# what to write: what is counted
+PATTERNS = {
+    "positives and negatives": r"\b(kin|kinship)\b",
+    "statistically significant": r"\btold apart\b",
+    "package, module": r"\b(rooms?|ROOMS?|the house|at the door)\b",
+    "exact score": r"\bcanonical (scores?|values?)\b",
+    "int8, integer": r"\bwhole numbers?\b",
+    "fix": r"\bmend(s|ed)?\b",
+    "training diverged": r"\bcame to nothing\b",
+    "data flow": r"\b(the way of|way_of)\b",
+    "held-out test classes": r"\b(un)?seal(s|ed)?\b",
+    "in row chunks": r"\bblocks of rows\b",
+    "schedule, run": r"\b(courses?|stretch(es)?)\b",
+    "string": r"\b(a word|in words|words)\b",
+    "differentiable zero": r"\bzero with a graph\b",
+    "US spelling": (
+        r"(?i)\b\w*(normalis|regularis|generalis|initialis|standardis|colour|neighbour|centre|behaviour|catalogue)\w*\b"
+        r"|\bgr[e]y\b"
+    ),
+    "variables: found": r"\bfound\b(?=( =|\.|\[|,|\)| in |:))",
+    "variables: given, seen, told, own, theirs, done, made, known": (
+        r"\b(given|seen|told|own|theirs|done|made|known|place|wrong)\b(?=( = |: [a-z]+\[|\.[a-z_]+\())"
+    ),
+}
+
+
+def read_tree(revision: str | None) -> dict[str, str]:
+    """Read the text files of the working tree, or of a commit, by path.
+
+    Args:
+        revision: A commit; None reads the working tree.
+
+    Returns:
+        Contents by path relative to the root of the repository.
+    """
+    command = ["git", "ls-tree", "-r", "--name-only", revision] if revision else ["git", "ls-files"]
+    paths = [
+        path
+        for path in _run([*command, "--", *FOLDERS]).splitlines()
+        if path.endswith(ENDINGS) and path not in EXCLUDED
+    ]
+    if revision is None:
+        return {path: (ROOT / path).read_text() for path in paths if (ROOT / path).is_file()}
+    return {path: _run(["git", "show", f"{revision}:{path}"]) for path in paths}
+
+
+def count(tree: dict[str, str]) -> dict[str, int]:
+    """Number of matches of every pattern in a tree."""
+    return {name: sum(len(re.findall(pattern, text)) for text in tree.values()) for name, pattern in PATTERNS.items()}
+
+
+def find_lines(tree: dict[str, str], name: str) -> list[str]:
+    """Lines of a tree that match a pattern, as `path:number: line`."""
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in tree.items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if re.search(PATTERNS[name], line)
+    ]
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.vocabulary", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--before", metavar="REV", help="count the words of this commit too")
+    parser.add_argument("--where", choices=[*PATTERNS], metavar="PATTERN", help="print the lines with a pattern")
+    options = parser.parse_args()
+    tree = read_tree(None)
+    if options.where:
+        print(*find_lines(tree, options.where), sep="\n")
+        return
+    columns = [count(read_tree(options.before))] if options.before else []
+    columns.append(count(tree))
+    titles = ["write", *(["before"] if options.before else []), "now"]
+    print(f"| {' | '.join(titles)} |\n|---|{'---:|' * len(columns)}")
+    for name in PATTERNS:
+        print(f"| {name} | {' | '.join(str(column[name]) for column in columns)} |")
+
+
+if __name__ == "__main__":
+    main()
