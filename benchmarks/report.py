@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
-from tests.report import made_up
+from tests.report import fake_content
 
 from kinfold.report.page import write_page
 
@@ -32,7 +32,7 @@ def opening(browser: Browser, path: Path) -> float:
 
 
 def main() -> None:
-    content = made_up.content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
+    content = fake_content.make_content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         path = write_page(content, Path(folder) / "large.html")
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), headless=True, args=["--no-sandbox"])

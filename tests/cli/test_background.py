@@ -98,7 +98,7 @@ def test_thumbnails_of_a_report_have_the_background_of_the_run(shapes, tmp_path)
     )
     for background, brightness in (("black", 0), ("white", 255)):
         thumbnails = Thumbnails()
-        thumbnails.want(background, dataset, [0], background)
+        thumbnails.request(background, dataset, [0], background)
         sheet = thumbnails.draw(tmp_path)["sheets"][0]
         pixels = np.asarray(flatten(open_image(base64.b64decode(sheet.partition(",")[2]))))
         assert abs(int(pixels[1, 1].min()) - brightness) < 10

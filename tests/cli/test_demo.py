@@ -75,13 +75,13 @@ def test_numbers_are_printed_with_what_they_are(tmp_path, capsys, monkeypatch):
         tell(demo.run_names()[0] + demo.KEPT, 1.0)
         return ROWS
 
-    def collected(out, tell):
-        tell("pictures", 0.0)
+    def collected(out, progress):
+        progress("pictures", 0.0)
         return {}
 
     monkeypatch.setattr("kinfold.demo.demo", made)
-    monkeypatch.setattr("kinfold.report.content.collect_content", collected)
-    monkeypatch.setattr("kinfold.report.page.write_page", lambda content, path: path)
+    monkeypatch.setattr("kinfold.report.collect_content", collected)
+    monkeypatch.setattr("kinfold.report.write_page", lambda content, path: path)
     code, printed, errors = run(capsys, monkeypatch, "demo", "--out", tmp_path)
     assert code == 0
     assert "characters never seen in training: mean (range of 2 seeds)" in printed

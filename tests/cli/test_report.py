@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kinfold.report.figures import charts as drawing
+from kinfold.report.figures import style as drawing
 from tests.cli.runs import feature_run, image_run, run
 
 

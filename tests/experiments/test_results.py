@@ -12,7 +12,7 @@ from kinfold.experiments import Bench, State
 from kinfold.experiments.results import COLUMNS, repeat
 from kinfold.experiments.statistics import compute_interval
 from kinfold.report.content import collect_content
-from kinfold.report.figures.files import tables
+from kinfold.report.figures.tables import format_tables
 from kinfold.training import Run
 from kinfold.training.config.parsing import merge_tables
 from tests.cli.runs import run as command
@@ -262,7 +262,7 @@ def test_the_report_marks_a_selected_start_and_compares_it_with_none(untrained, 
     assert cells["still"]["gain"] == 0.0
     assert cells["triplet"]["gain"] == pytest.approx(cells["triplet"]["mean"] - cells["triplet"]["start"])
     assert {(row["first"], row["second"]) for row in table["comparisons"]} == {("contrastive", "triplet")}
-    written = {kind: text for _, texts in tables(content) for kind, text in texts.items() if "start" in text}
+    written = {kind: text for _, texts in format_tables(content) for kind, text in texts.items() if "start" in text}
     for kind in ("md", "tex"):
         assert "repeats selected the start" in written[kind]
         assert "gain, percentage points" in written[kind]

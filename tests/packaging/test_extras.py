@@ -12,8 +12,8 @@ from kinfold.cli.main import main
 from kinfold.experiments.search import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
 from kinfold.models.export import DeployedModel, export
-from kinfold.papers.figure_data import _plane
 from kinfold.training.logs import create_tensorboard_logger
+from kinfold.tsne import compute_tsne
 from tests.packaging.absent import PROJECT, TOOLS
 
 
@@ -69,7 +69,7 @@ ASKED = [
     ("bench", "optuna", _search),
     ("cluster", "ray", lambda folder: RayCluster("local", jobs=1, threads=1)),
     ("report", "matplotlib", _figures),
-    ("report", "sklearn", lambda folder: _plane(ROWS)),
+    ("report", "sklearn", lambda folder: compute_tsne(ROWS)),
 ]
 ROWS = torch.from_numpy(np.eye(8, dtype=np.float32))
 

@@ -1,1 +1,1 @@
-from tests.report.browsing import browser, folder, usual  # noqa: F401  (fixtures)
+from tests.report.browser_pages import browser, folder, usual  # noqa: F401  (fixtures)

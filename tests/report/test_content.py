@@ -11,13 +11,14 @@ from kinfold.experiments import Bench
 from kinfold.experiments.repeat import Repeat
 from kinfold.experiments.statistics import compute_interval
 from kinfold.files.documents import write_result
-from kinfold.report.content import collect_content
-from kinfold.report.content import map_layout as plane
-from kinfold.report.content.json_values import unpacked
-from kinfold.report.content.training_curves import _far_apart
-from kinfold.report.figures import files as figures
+from kinfold.report import collect_content
+from kinfold.report.charts import Series
+from kinfold.report.content.json_values import decode_array
+from kinfold.report.content.training_curves import needs_log_scale
+from kinfold.report.figures.tables import format_tables
 from kinfold.training import Run, train
 from kinfold.training.config.parsing import merge_tables
+from kinfold.tsne import has_tsne
 from tests.cli.runs import run as kinfold
 from tests.experiments.tiny import TWELVE, made, suite
 from tests.report.runs import NAMES, RECIPE, feature_file, feature_run, said
@@ -74,13 +75,13 @@ def test_what_stands_after_a_mean_is_said_and_few_repeats_are_cautioned_about(of
 
 def test_every_stage_of_long_work_is_told(bench, tmp_path):
     shutil.copytree(bench, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
-    told = []
-    collect_content(tmp_path / "tiny", tell=lambda stage, share: told.append((stage, share)))
+    reported = []
+    collect_content(tmp_path / "tiny", progress=lambda stage, share: reported.append((stage, share)))
     for stage in (
-        *("triplet, seed 0: neighbours, curves and map", "contrastive, seed 0: neighbours, curves and map"),
-        *("pictures of the report", "spaces of the training classes", "pair weights of the losses"),
+        *("triplet, seed 0: neighbors, curves and map", "contrastive, seed 0: neighbors, curves and map"),
+        *("images of the report", "diagnostics of the training classes", "pair weights of the losses"),
     ):
-        assert [share for name, share in told if name == stage] == [0.0, 1.0], stage
+        assert [share for name, share in reported if name == stage] == [0.0, 1.0], stage
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"data": "rows"}', '{"data": "rows", "rows": {"a": [{"recall@1": "x"}]}}'])
@@ -120,7 +121,7 @@ def test_no_place_of_the_machine_is_told(bench, of_bench, finished):
 
 
 def test_training_curves_are_means_with_the_smallest_and_largest(bench, of_bench):
-    chart = next(chart for chart in of_bench["training"] if chart["title"] == "validation map@r")
+    chart = next(chart for chart in of_bench["charts"]["training"] if chart["title"] == "validation map@r")
     line = next(series for series in chart["series"] if series["name"] == "triplet")
     found = {}
     for seed in (0, 1, 2):
@@ -128,31 +129,30 @@ def test_training_curves_are_means_with_the_smallest_and_largest(bench, of_bench
             if event["event"] == "evaluation":
                 found.setdefault(event["step"], []).append(event["map@r"])
     assert line["x"] == sorted(found)
-    assert line["count"] == 3
     for place, step in enumerate(line["x"]):
         values = found[step]
         expected = (sum(values) / 3, min(values), max(values))
-        assert (line["mean"][place], line["low"][place], line["high"][place]) == pytest.approx(expected, rel=1e-4)
-    assert of_bench["training"][0]["title"] == "loss"
+        assert (line["y"][place], line["low"][place], line["high"][place]) == pytest.approx(expected, rel=1e-4)
+    assert of_bench["charts"]["training"][0]["title"] == "loss"
 
 
 def test_one_seed_has_no_band_and_no_interval(finished):
     content = collect_content(finished.folder)
     assert content["kind"] == "run"
     assert said(content, "one seed")
-    assert content["training"][0]["series"][0]["low"] == [None] * 6
+    assert content["charts"]["training"][0]["series"][0]["low"] == [None] * 6
     cell = content["tables"][0]["rows"][0]["cells"]["recall@1"]
     assert (cell["mean"], cell["half_width"]) == (finished.scores["test"]["recall@1"], None)
 
 
 def test_diagnostics_are_those_that_the_runs_measured(bench, of_bench):
-    columns, points = of_bench["diagnostics"]["columns"], of_bench["diagnostics"]["points"]
-    assert columns[-1] == "recall@1"
-    assert {"rho@1", "rho@2", "density", "uniformity", "alignment"} < set(columns)
+    charts = {chart["name"].partition(" ")[0]: chart for chart in of_bench["charts"]["diagnostics"]}
+    assert all(chart["title"] == f"recall@1 against {name}" for name, chart in charts.items())
+    assert {"rho@1", "rho@2", "density", "uniformity", "alignment"} <= set(charts)
     each = [Repeat.open(bench / "runs" / "tiny" / "triplet" / f"seed-{seed}").scores for seed in (0, 1, 2)]
-    values = next(point["values"] for point in points if point["method"] == "triplet")
-    assert values["rho@1"] == pytest.approx(np.mean([one["train_space"]["rho@1"] for one in each]), rel=1e-4)
-    assert values["recall@1"] == pytest.approx(np.mean([one["separated"]["recall@1"] for one in each]), rel=1e-4)
+    (series,) = (series for series in charts["rho@1"]["series"] if series["name"] == "triplet")
+    assert series["x"] == pytest.approx([np.mean([one["train_space"]["rho@1"] for one in each])], rel=1e-4)
+    assert series["y"] == pytest.approx([np.mean([one["separated"]["recall@1"] for one in each])], rel=1e-4)
     assert said(of_bench, "of the first run of each method only")
 
 
@@ -165,7 +165,7 @@ def test_names_are_passed_on_as_they_are(finished):
 def test_features_are_shown_by_labels(finished):
     content = collect_content(finished.folder)
     assert content["thumbnails"] is None
-    assert said(content, "features, not pictures; labels are shown instead")
+    assert said(content, "features, not images; labels are shown instead")
 
 
 def test_runs_that_differ_in_their_seeds_are_one_method(tmp_path):
@@ -195,8 +195,10 @@ def test_a_folder_called_after_loss_and_miner_is_shown_as_both_are_written(tmp_p
 
 
 def test_shares_are_told_from_other_values(tmp_path):
-    training = collect_content(feature_run(tmp_path, {"evaluation": {"diagnose": "always"}}).folder)["training"]
-    shares = {chart["title"]: chart["share"] for chart in training}
+    training = collect_content(feature_run(tmp_path, {"evaluation": {"diagnose": "always"}}).folder)["charts"][
+        "training"
+    ]
+    shares = {chart["title"]: chart["y"]["limits"] == [0, 1] for chart in training}
     assert shares["validation map@r"]
     assert not shares["loss"]
     assert not shares["train rho@1"]
@@ -204,16 +206,17 @@ def test_shares_are_told_from_other_values(tmp_path):
 
 def test_losses_of_different_size_have_a_logarithmic_axis(bench, monkeypatch):
     def series(*values):
-        return {"mean": [*values]}
+        return Series("a", range(len(values)), values, 0)
 
-    assert _far_apart([series(11.0, 9.0, None, 7.0), series(0.5, 0.0, 0.3)])
-    assert not _far_apart([series(1.0, 0.9), series(0.5, 0.3)])
-    assert not _far_apart([series(11.0, 9.0), series(0.5, -0.3)])  # which has no logarithm
-    assert not _far_apart([series(11.0, 0.1)])  # nobody beside it
-    assert not _far_apart([series(), series(1.0)])
+    assert needs_log_scale([series(11.0, 9.0, None, 7.0), series(0.5, 0.0, 0.3)])
+    assert not needs_log_scale([series(1.0, 0.9), series(0.5, 0.3)])
+    assert not needs_log_scale([series(11.0, 9.0), series(0.5, -0.3)])  # which has no logarithm
+    assert not needs_log_scale([series(11.0, 0.1)])  # nobody beside it
+    assert not needs_log_scale([series(), series(1.0)])
     for far, titles in ((1.0, ["loss"]), (1e9, [])):
-        monkeypatch.setattr("kinfold.report.content.training_curves.FAR_APART", far)
-        assert [chart["title"] for chart in collect_content(bench)["training"] if chart["log_y"]] == titles
+        monkeypatch.setattr("kinfold.report.content.training_curves.MAX_LOSS_RATIO", far)
+        training = collect_content(bench)["charts"]["training"]
+        assert [chart["title"] for chart in training if chart["y"]["scale"] == "log"] == titles
 
 
 def test_a_bench_that_is_not_complete_says_so(bench, tmp_path):
@@ -263,7 +266,7 @@ def test_published_values_stand_beside_ours(bench, tmp_path):
     printed = {row["method"]: row["cells"]["recall@1"]["published"] for row in table["rows"]}
     assert printed == {"contrastive": None, "triplet": 63.6, "Other": 55.0}
     assert {row["method"]: row["cells"]["recall@1"]["printed"] for row in table["rows"]}["triplet"] == "63.60"
-    exported = dict(figures.tables({"tables": [table]}))
+    exported = dict(format_tables({"tables": [table]}))
     assert "| 63.60 |" in exported[f"table {table['caption']}"]["md"]
     assert table["rows"][2]["cells"]["map@r"]["published"] == "unreadable"
     assert [row["quoted"] for row in table["rows"]] == [None, None, "Song 2016"]
@@ -281,10 +284,10 @@ def test_without_scikit_learn_there_is_no_map_but_all_else(finished, monkeypatch
     monkeypatch.setattr("kinfold.report.content.collect.has_tsne", lambda: False)
     content = collect_content(finished.folder, points=20)
     assert content["spaces"][0]["map"] is None
-    assert len(unpacked(content["spaces"][0]["neighbors"])) == 20
-    assert said(content, "t-SNE is made by scikit-learn, which is not installed")
+    assert len(decode_array(content["spaces"][0]["neighbors"])) == 20
+    assert said(content, "t-SNE needs scikit-learn, which is not installed")
     monkeypatch.undo()
-    assert plane.has_tsne()
+    assert has_tsne()
     assert collect_content(finished.folder, points=20)["spaces"][0]["map"] is not None  # as soon as it is there
 
 
@@ -325,11 +328,11 @@ def test_a_repeat_on_its_own_is_shown_like_a_run(folded):
     assert len(content["tables"]) == 3  # and validation
 
 
-def test_a_fold_that_is_missing_keeps_the_test_classes_sealed(folded, tmp_path):
+def test_a_missing_fold_keeps_the_test_classes_held_out(folded, tmp_path):
     shutil.copytree(folded, tmp_path / "tiny", ignore=shutil.ignore_patterns("cache"))
     shutil.rmtree(tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0" / "fold-2")
     for folder in (tmp_path / "tiny", tmp_path / "tiny" / "runs" / "tiny" / "contrastive" / "seed-0"):
         content = collect_content(folder)
         assert [space["split"] for space in content["spaces"]] == ["validation"]
         assert content["tables"][0]["rows"][0]["cells"]["map@r"]["mean"] is None
-        assert said(content, "the test classes stay sealed")
+        assert said(content, "the test classes stay held out")

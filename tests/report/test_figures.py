@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.report.content import collect_content
-from kinfold.report.figures import charts as drawing
-from kinfold.report.figures.charts import Look, image, lines, plain, style
-from kinfold.report.figures.files import figures, tables, write_figures
-from kinfold.report.figures.space_figures import Tiles
+from kinfold.report import collect_content, write_figures
+from kinfold.report.charts import Axis, Chart, Series
+from kinfold.report.figures import style as drawing
+from kinfold.report.figures.charts import draw_chart
+from kinfold.report.figures.files import draw_figures
+from kinfold.report.figures.space_figures import SpriteSheets
+from kinfold.report.figures.style import SeriesStyle, escape_text, render_figure, use_style
+from kinfold.report.figures.tables import format_tables
 from tests.report.runs import NAMES, feature_run, image_run
+
+
+def line_chart(title, x, y, series):
+    return Chart("", title, Axis(x), Axis(y), [series])
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +59,13 @@ def test_every_figure_is_written_in_both_formats_and_every_table_in_both(content
 
 
 def test_pictures_have_two_hundred_dots_per_inch():
-    with style():
-        made = image(lines("", "x", "y", [{"name": "a", "x": [1, 2], "y": [1, 2]}]), "png")
+    with use_style():
+        made = render_figure(draw_chart(line_chart("", "x", "y", Series("a", [1, 2], [1, 2], 0))), "png")
     assert int.from_bytes(made[16:20], "big") == round(drawing.SIZE[0] * 200)
 
 
 def test_no_two_lines_look_alike_in_grey():
-    looks = [Look.number(place) for place in range(55)]
+    looks = [SeriesStyle.create(place) for place in range(55)]
     assert len({(str(look.dash), look.marker) for look in looks}) == 55
     for one, other in itertools.pairwise(looks):
         assert one.dash != other.dash
@@ -66,33 +73,35 @@ def test_no_two_lines_look_alike_in_grey():
 
 
 def test_the_same_content_gives_the_same_file():
-    series = [{"name": "a", "x": [1, 2, 3], "y": [1, None, 2], "low": [0, None, 1], "high": [2, None, 3]}]
-    with style():
+    chart = line_chart("t", "x", "y", Series("a", [1, 2, 3], [1, None, 2], 0, [0, None, 1], [2, None, 3]))
+    with use_style():
         for kind in ("svg", "png"):
-            assert image(lines("t", "x", "y", series), kind) == image(lines("t", "x", "y", series), kind)
+            assert render_figure(draw_chart(chart), kind) == render_figure(draw_chart(chart), kind)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "$", "\\frac{", "a_b^c", "%", "\udcff", "", "x" * 5000])
 def test_any_name_can_be_drawn(name):
-    with style():
-        made = image(lines(name, name, name, [{"name": name, "x": [1, 2], "y": [1, 2]}]), "svg")
+    with use_style():
+        made = render_figure(draw_chart(line_chart(name, name, name, Series(name, [1, 2], [1, 2], 0))), "svg")
     ElementTree.fromstring(made)
-    assert len(plain("x" * 5000)) < 100
+    assert len(escape_text("x" * 5000)) < 100
 
 
 def test_a_point_between_gaps_is_seen():
-    series = {"x": [0, 1, 2, 3, 4], "y": [None, None, 1.0, None, None]}
-    with style():
-        figure = lines("", "x", "y", [{"name": "a", **series}])
+    series = Series("a", [0, 1, 2, 3, 4], [None, None, 1.0, None, None], 0)
+    with use_style():
+        figure = draw_chart(line_chart("", "x", "y", series))
     (line,) = figure.axes[0].lines
     assert line.get_markevery() == 1
 
 
 def test_axes_of_shares_end_at_one_and_steps_are_whole():
-    with style():
-        figure = lines("", "step", "recall@1", [{"name": "a", "x": [3, 4], "y": [0.9, 1.0]}], shares=True, whole_x=True)
-        plain_one = lines("", "step", "loss", [{"name": "a", "x": [3, 4], "y": [0.9, 1.0]}])
-        beyond = lines("", "step", "ami", [{"name": "a", "x": [3, 4], "y": [-0.1, 0.2]}], shares=True)
+    with use_style():
+        step, near_one = Axis("step", integer=True), [Series("a", [3, 4], [0.9, 1.0], 0)]
+        figure = draw_chart(Chart("", "", step, Axis("recall@1", limits=(0, 1)), near_one))
+        plain_one = draw_chart(Chart("", "", step, Axis("loss"), near_one))
+        below_zero = [Series("a", [3, 4], [-0.1, 0.2], 0)]
+        beyond = draw_chart(Chart("", "", step, Axis("ami", limits=(0, 1)), below_zero))
     assert figure.axes[0].get_ylim()[1] == 1.0
     assert plain_one.axes[0].get_ylim()[1] > 1.0
     assert beyond.axes[0].get_ylim()[0] < -0.1
@@ -101,10 +110,10 @@ def test_axes_of_shares_end_at_one_and_steps_are_whole():
 
 
 def test_losses_of_different_size_are_drawn_on_a_logarithmic_axis(content):
-    training = [{**content["training"][0], "log_y": True}]
-    empty = {"spaces": [], "diagnostics": {"columns": [], "points": []}, "weights": []}
-    with style():
-        ((_, figure),) = figures({"training": training, **empty})
+    chart = content["charts"]["training"][0]
+    chart = {**chart, "y": {**chart["y"], "scale": "log"}}
+    with use_style():
+        ((_, figure),) = draw_figures({"charts": {"training": [chart]}, "spaces": []})
     assert figure.axes[0].get_yscale() == "log"
     assert figure.axes[0].get_ylabel() == "loss, log scale"
 
@@ -112,23 +121,23 @@ def test_losses_of_different_size_are_drawn_on_a_logarithmic_axis(content):
 def test_queries_are_drawn_from_the_sheets(tmp_path):
     run = image_run(tmp_path)
     made = collect_content(run.folder)
-    tiles = Tiles(made["thumbnails"])
+    tiles = SpriteSheets(made["thumbnails"])
     data = run.data("test")
     (space,) = made["spaces"]
     query = space["worst"][0]["query"]
     place = data.items.paths.tolist().index(query["text"])
     with Image.open(data.items[place].path) as picture:
         expected = np.asarray(picture.convert("L").resize((48, 48), Image.Resampling.BICUBIC), dtype=float)
-    found = np.asarray(Image.fromarray(tiles.tile(query["thumbnail"])).convert("L"), dtype=float)
+    found = np.asarray(Image.fromarray(tiles.get_tile(query["thumbnail"])).convert("L"), dtype=float)
     assert np.corrcoef(found.flatten(), expected.flatten())[0, 1] > 0.9
-    with style():
-        titles = [title for title, _ in figures(made)]
+    with use_style():
+        titles = [title for title, _ in draw_figures(made)]
     assert any(title.startswith("best queries") for title in titles)
-    assert tiles.tile(-1) is None
+    assert tiles.get_tile(-1) is None
 
 
 def test_tables_say_what_the_page_says(content):
-    (name, texts), *_ = tables(content)
+    (name, texts), *_ = format_tables(content)
     cell = content["tables"][0]["rows"][0]["cells"]["recall@1"]
     assert name == "table rows: test classes"
     for kind in ("md", "tex"):
@@ -143,16 +152,16 @@ def test_tables_of_comparisons_have_signs_and_stars():
     other = {**row, "method": "c", "cells": {"recall@1": {**cell, "bold": False, "mean": 0.4}}}
     column = {"key": "recall@1", "title": "recall@1, %", "factor": 100, "decimals": 1, "smaller_is_better": False}
     compared = {"first": "a_b", "second": "c", "difference": 0.1, "half_width": 0.02, "p": 0.001, "adjusted": 0.001}
-    compared |= {"told_apart": True, "column": "recall@1"}
+    compared |= {"significant": True, "column": "recall@1"}
     table = {"caption": "t", "columns": [column], "rows": [row, other], "notes": ["50 % & more"]}
-    found = dict(tables({"tables": [{**table, "comparisons": [compared]}]}))
+    found = dict(format_tables({"tables": [{**table, "comparisons": [compared]}]}))
     assert r"| a\_b | **50.0 ± 1.0** | 51.2 |" in found["table t"]["md"]
     assert "% 50 % & more" in found["table t"]["tex"]
     assert r"| a\_b - c | +10.00 ± 2.00 | 0.001 | 0.001 * |" in found["comparisons t"]["md"]
     assert r"a\_b - c & +10.00 $\pm$ 2.00 & 0.001 & 0.001 {*} \\" in found["comparisons t"]["tex"]
     assert "| difference | recall@1, percentage points | p | p, Holm |" in found["comparisons t"]["md"]
-    unlike = {**compared, "told_apart": False, "p": 0.1, "adjusted": None}
-    told = dict(tables({"tables": [{**table, "comparisons": [unlike]}]}))["comparisons t"]["md"]
+    unlike = {**compared, "significant": False, "p": 0.1, "adjusted": None}
+    told = dict(format_tables({"tables": [{**table, "comparisons": [unlike]}]}))["comparisons t"]["md"]
     assert "| 0.100 | - |" in told
     assert "*" not in told
-    assert "no two are told apart" in told
+    assert "no difference is significant" in told

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from kinfold.report.content import collect_content
+from kinfold.report import collect_content
 from tests.report.runs import BrokenOffError, break_off, feature_run, image_run, said
 
 
@@ -20,7 +20,7 @@ def test_without_validation_the_page_says_which_weights(tmp_path):
 
 def test_without_test_classes_the_space_is_that_of_others(tmp_path):
     content = collect_content(feature_run(tmp_path, test=False).folder)
-    assert said(content, "it was given no test classes: its space is that of the validation classes")
+    assert said(content, "there are no test classes: its embedding space is that of the validation classes")
     assert [space["split"] for space in content["spaces"]] == ["validation"]
     assert [table["caption"] for table in content["tables"]] == ["rows: validation classes"]
 
@@ -35,19 +35,19 @@ def test_a_run_with_a_loss_that_nobody_knows_is_named_and_the_others_are_shown(t
     file.write_text(named)
     content = collect_content(tmp_path)
     assert said(content, "cannot be opened: loss 'of-a-plugin' not found")
-    assert said(content, "--plugin FILE adds your own")
+    assert said(content, "--plugin FILE adds yours")
     assert len(content["tables"][0]["rows"]) == 1
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(ValueError, match="loss 'of-a-plugin' not found"):
         collect_content(tmp_path)
 
 
-def test_an_interrupted_run_keeps_its_test_classes_sealed(tmp_path):
+def test_an_interrupted_run_keeps_its_test_classes_held_out(tmp_path):
     with pytest.raises(BrokenOffError):
         feature_run(tmp_path, callbacks=[break_off(5)])
     content = collect_content(tmp_path / "run")
     assert said(content, "is not finished (step 5 of 6 in its log): there are no results, and the best weights so far")
-    assert said(content, "the test classes stay sealed until all is decided")
+    assert said(content, "the test classes stay held out until training is finished")
     assert [space["split"] for space in content["spaces"]] == ["validation"]
     (row,) = content["tables"][0]["rows"]
     assert row["cells"]["recall@1"] == {
@@ -80,7 +80,7 @@ def test_losses_that_are_not_finite_are_told_and_left_open(tmp_path):
     content = collect_content(run.folder)
     assert said(content, f"training ended early: {run.scores['ended']}")
     assert said(content, "margin on rows: the loss was not finite at step 1")
-    assert content["training"][0]["series"][0]["mean"][-1] is None
+    assert content["charts"]["training"][0]["series"][0]["y"][-1] is None
     assert len(content["spaces"]) == 1  # of the best weights so far
 
 
@@ -98,7 +98,7 @@ def test_weights_that_are_not_finite_have_no_map(tmp_path):
 def test_pictures_outside_of_the_data_are_not_embedded(tmp_path):
     content = collect_content(image_run(tmp_path).folder)
     assert content["thumbnails"]["count"] == 19  # of twenty test items
-    assert said(content, "1 pictures lie outside of the folder of their data set")
+    assert said(content, "1 images lie outside of the folder of their dataset")
     text = json.dumps(content)
     assert "secret" not in text
     assert str(tmp_path) not in text

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
+from kinfold.report import drawable_text
 from kinfold.report import neighbor_grid as grid
-from kinfold.report.neighbor_grid import RIGHT, SIDE, WRONG, Tile, draw_grid, readable, shorten_label
+from kinfold.report.drawable_text import make_drawable, measure_width, shorten_label
+from kinfold.report.neighbor_grid import RIGHT, SIDE, WRONG, Tile, draw_grid
 
 
 def picture(size=(40, 30), colour=(10, 200, 10)):
@@ -94,20 +96,20 @@ def test_any_name_can_be_drawn(name, tmp_path):
 
 
 def test_letters_that_no_font_has_are_written_as_code_points(monkeypatch):
-    assert readable("wren é") == "wren é"
-    assert readable("\ue123") == "U+E123"
-    assert readable("a\nb") == "aU+000Ab"
-    assert readable("\U0001f9ff") == "U+1F9FF"
+    assert make_drawable("wren é") == "wren é"
+    assert make_drawable("\ue123") == "U+E123"
+    assert make_drawable("a\nb") == "aU+000Ab"
+    assert make_drawable("\U0001f9ff") == "U+1F9FF"
 
 
 def test_the_plain_font_of_a_small_pillow_is_enough(tmp_path, monkeypatch):
     """Without FreeType, Pillow has one font of 256 letters, and raises for all others."""
     monkeypatch.setattr(ImageFont, "load_default", lambda size=None: ImageFont.load_default_imagefont())
-    caches = (grid._fonts, grid._font)
+    caches = (drawable_text.load_fonts, drawable_text.find_font)
     for cache in caches:
         cache.cache_clear()
     try:
-        assert readable("wren Ж") == "wren U+0416"
+        assert make_drawable("wren Ж") == "wren U+0416"
         drawn(tmp_path, Tile(("wren Ж 中", "x" * 99), picture(), "query"), [Tile(("Ж",), None, "right")])
     finally:
         for cache in caches:
@@ -119,7 +121,7 @@ def test_long_names_are_cut_to_the_width():
     cut = shorten_label("a very long name of a class", 80)
     assert cut.endswith("...")
     assert "a very long name of a class".startswith(cut[:-3])
-    assert grid._width(cut) <= 80 < grid._width(cut[:-3] + "mm...")
+    assert measure_width(cut) <= 80 < measure_width(cut[:-3] + "mm...")
     assert shorten_label("abc", 0) == "..."
 
 

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from kinfold.report.page import write_page
-from kinfold.report.page.html import page
+from kinfold.report.page.html import render_page
 
-from . import made_up
-from .browsing import click_point, opened
+from . import fake_content
+from .browser_pages import click_point, open_page
 
 NONE = "\N{EN DASH}"
 
@@ -22,7 +22,7 @@ def column(shown, title):
 
 
 def test_the_file_is_whole_and_says_where_it_may_load_from(tmp_path):
-    path = write_page(made_up.content(points=30), tmp_path / "report.html")
+    path = write_page(fake_content.make_content(points=30), tmp_path / "report.html")
     assert path == tmp_path / "report.html"
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     text = path.read_text()
@@ -36,16 +36,16 @@ def test_the_file_is_whole_and_says_where_it_may_load_from(tmp_path):
 @pytest.mark.parametrize("name", ["report.txt", "report"])
 def test_other_endings_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match=r"an \.html file"):
-        write_page(made_up.empty(), tmp_path / name)
+        write_page(fake_content.make_empty(), tmp_path / name)
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
-        write_page(made_up.empty(), tmp_path / "nowhere" / "report.html")
+        write_page(fake_content.make_empty(), tmp_path / "nowhere" / "report.html")
 
 
 def test_a_page_opens_with_all_its_sections(browser, usual):
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         assert shown.title() == "glyphs"
         titles = ["Results", "Training", "Map", "Queries", "Curves", "Spectra", "Pair weights"]
         assert shown.locator("main h2").all_inner_texts() == titles
@@ -57,7 +57,7 @@ def test_a_page_opens_with_all_its_sections(browser, usual):
             "precision and recall",
             "recall@k",
             "similarities",
-            "whole space",
+            "singular values of the embedding space",
         ):
             figure = shown.locator("figure", has=shown.locator(f"figcaption bdi:text-is('{curve}')")).first
             assert figure.locator(".plot > svg path.line").count() >= 2, curve
@@ -67,7 +67,7 @@ def test_a_page_opens_with_all_its_sections(browser, usual):
 
 
 def test_cells_say_mean_half_width_and_what_was_published(browser, folder):
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
     cell = content["tables"][0]["rows"][0]["cells"]["recall@1"]
     cell |= {"mean": 0.8614, "half_width": 0.0123, "published": 87.2, "printed": "87.20"}
     content["tables"][0]["rows"][2]["cells"]["recall@1"] |= {"published": 87.25}
@@ -76,7 +76,7 @@ def test_cells_say_mean_half_width_and_what_was_published(browser, folder):
         "note": "all seeds failed",
         "published": None,
     }
-    with opened(browser, write_page(content, folder / "cells.html")) as shown:
+    with open_page(browser, write_page(content, folder / "cells.html")) as shown:
         found = column(shown, "recall@1, %")
         assert found[0] == "86.1 ± 1.2"
         assert found[1].startswith(NONE)
@@ -87,7 +87,7 @@ def test_cells_say_mean_half_width_and_what_was_published(browser, folder):
 
 
 def test_every_column_sorts_both_ways_and_what_is_missing_stays_last(browser, usual):
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         heads = shown.locator("#results table.data").first.locator("thead th")
         before = column(shown, "method")
         for place in range(heads.count()):
@@ -109,8 +109,8 @@ def test_every_column_sorts_both_ways_and_what_is_missing_stays_last(browser, us
 
 
 def test_a_row_opens_to_its_command_and_configuration(browser, usual):
-    expected = made_up.content()["tables"][0]["rows"][1]
-    with opened(browser, usual, permissions=["clipboard-read", "clipboard-write"]) as shown:
+    expected = fake_content.make_content()["tables"][0]["rows"][1]
+    with open_page(browser, usual, permissions=["clipboard-read", "clipboard-write"]) as shown:
         button = shown.locator("#results button.open").nth(1)
         assert shown.locator("#results pre").count() == 0
         button.focus()
@@ -126,8 +126,8 @@ def test_a_row_opens_to_its_command_and_configuration(browser, usual):
 
 
 def test_charts_read_out_values_and_legends_toggle(browser, usual):
-    series = made_up.content()["training"][0]["series"]
-    with opened(browser, usual) as shown:
+    series = fake_content.make_content()["charts"]["training"][0]["series"]
+    with open_page(browser, usual) as shown:
         figure = shown.locator("#training figure").first
         figure.scroll_into_view_if_needed()
         box = figure.locator(".plot > svg").bounding_box()
@@ -148,31 +148,39 @@ def test_charts_read_out_values_and_legends_toggle(browser, usual):
 
 
 def test_sections_without_data_say_so(browser, folder):
-    with opened(browser, write_page(made_up.empty(), folder / "empty.html")) as shown:
+    with open_page(browser, write_page(fake_content.make_empty(), folder / "empty.html")) as shown:
         for section in ("results", "training", "map", "queries", "curves", "spectra", "weights"):
             assert shown.locator(f"#{section} .absent").count() >= 1, section
         assert "interrupted before its first evaluation" in shown.locator("header .notice").inner_text()
 
 
-@pytest.mark.parametrize("key", [*made_up.empty()])
+@pytest.mark.parametrize("key", [*fake_content.make_empty()])
 def test_a_content_without_one_part_still_opens(browser, folder, key):
-    content = {name: value for name, value in made_up.content(points=30).items() if name != key}
-    with opened(browser, write_page(content, folder / "part.html")) as shown:
+    content = {name: value for name, value in fake_content.make_content(points=30).items() if name != key}
+    with open_page(browser, write_page(content, folder / "part.html")) as shown:
         assert shown.locator("main section").count() == 7
         assert "could not be drawn" not in shown.locator("main").inner_text()
 
 
 @pytest.mark.parametrize(
     "key",
-    ["map", "neighbors", "thumbnails", "best", "worst", "confused", "curves", "histogram", "spectrum", "diagnostics"],
+    ["map", "neighbors", "thumbnails", "best", "worst", "confused", "curves", "histogram", "spectra", "diagnostics"],
 )
 def test_a_space_without_one_part_still_opens(browser, folder, key):
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
+    charts = content["charts"]
+    if key == "histogram":
+        charts["curves"] = [chart for chart in charts["curves"] if chart["kind"] != "histogram"]
+    elif key == "curves":
+        charts["curves"] = [chart for chart in charts["curves"] if chart["kind"] == "histogram"]
+    elif key in charts:
+        charts[key] = []
     for space in content["spaces"]:
-        space[key] = [] if key in ("best", "worst", "confused", "curves") else None
+        if key in space:
+            space[key] = [] if key in ("best", "worst", "confused") else None
         if key == "neighbors":
             space |= dict.fromkeys(("neighbor_labels", "neighbor_scores", "neighbor_thumbnails"))
-    with opened(browser, write_page(content, folder / "less.html")) as shown:
+    with open_page(browser, write_page(content, folder / "less.html")) as shown:
         assert "could not be drawn" not in shown.locator("main").inner_text()
         if key != "map":
             click_point(shown, 0)
@@ -180,20 +188,20 @@ def test_a_space_without_one_part_still_opens(browser, folder, key):
 
 
 def test_inflated_numbers_are_announced(browser, folder):
-    content = made_up.content(points=30)
-    with opened(browser, write_page(content, folder / "honest.html")) as shown:
+    content = fake_content.make_content(points=30)
+    with open_page(browser, write_page(content, folder / "honest.html")) as shown:
         assert shown.locator("header .notice").count() == 0
     content |= {"inflated": True, "missing": ["inflated: chosen by the test classes"]}
-    with opened(browser, write_page(content, folder / "inflated.html")) as shown:
+    with open_page(browser, write_page(content, folder / "inflated.html")) as shown:
         assert "Inflated" in shown.locator("header .notice.strong").inner_text()
         assert shown.locator("header .notice").count() == 1
 
 
 def test_one_seed_and_losses_that_were_no_numbers(browser, folder):
-    content = made_up.content(points=30, seeds=1)
-    line = content["training"][0]["series"][0]
-    line["mean"][20:40] = [float("nan")] * 20
-    with opened(browser, write_page(content, folder / "nan.html")) as shown:
+    content = fake_content.make_content(points=30, seeds=1)
+    line = content["charts"]["training"][0]["series"][0]
+    line["y"][20:40] = [float("nan")] * 20
+    with open_page(browser, write_page(content, folder / "nan.html")) as shown:
         figure = shown.locator("#training figure").first
         assert figure.locator("path.line").first.get_attribute("d").count("M") == 2  # a gap, not a bridge
         assert shown.locator("#training path.band").count() == 0
@@ -202,8 +210,8 @@ def test_one_seed_and_losses_that_were_no_numbers(browser, folder):
 
 
 def test_many_methods_stay_readable(browser, folder):
-    content = made_up.content(points=30, methods=30)
-    with opened(browser, write_page(content, folder / "many.html")) as shown:
+    content = fake_content.make_content(points=30, methods=30)
+    with open_page(browser, write_page(content, folder / "many.html")) as shown:
         figure = shown.locator("#training figure").first
         assert figure.locator("button.key").count() == 30
         assert figure.locator(".plot > svg path.line").count() == 8
@@ -218,17 +226,17 @@ def test_many_methods_stay_readable(browser, folder):
 
 
 def test_two_writings_are_the_same_and_leave_the_content_alone():
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
     before = copy.deepcopy(content)
-    assert page(content) == page(content)
+    assert render_page(content) == render_page(content)
     assert content == before
 
 
 @pytest.mark.slow
 def test_ten_thousand_points_and_five_thousand_pictures_are_one_file_of_a_few_megabytes(browser, folder):
-    content = made_up.content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
+    content = fake_content.make_content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
     path = write_page(content, folder / "large.html")
     assert path.stat().st_size < 15e6
-    with opened(browser, path) as shown:
+    with open_page(browser, path) as shown:
         click_point(shown, 77)
         assert shown.locator(".panel .tile.query").count() == 1

@@ -4,8 +4,8 @@ import re
 
 from kinfold.report.page import write_page
 
-from . import made_up
-from .browsing import opened
+from . import fake_content
+from .browser_pages import open_page
 
 
 def ticks(figure):
@@ -22,20 +22,23 @@ def figure_named(shown, name):
     return shown.locator("figure", has=shown.locator(f"figcaption bdi:text-is('{name}')")).first
 
 
-def line(name, steps, values):
-    return {"name": name, "x": steps, "mean": values, "low": None, "high": None, "count": 1}
+def training_chart(title, *series, scale="linear", limits=None, **changes):
+    y = fake_content.make_axis(title, scale=scale, limits=limits)
+    return fake_content.make_chart(title, fake_content.make_axis("step", integer=True), y, [*series], **changes)
 
 
 def test_shares_end_at_one_and_steps_are_whole(browser, folder):
-    content = made_up.content(points=30)
-    content["training"] = [
-        {"title": "validation recall@1", "x": "step", "series": [line("a", [3, 4], [1.0, 1.0])], "share": True},
-        {"title": "validation map@r", "x": "step", "series": [line("a", [4], [0.97])], "share": True},
-        {"title": "validation ami", "x": "step", "series": [line("a", [0, 9], [-0.2, 0.1])], "share": True},
+    content = fake_content.make_content(points=30)
+    line = fake_content.make_series
+    content["charts"]["training"] = [
+        training_chart("validation recall@1", line("a", [3, 4], [1.0, 1.0]), limits=[0, 1]),
+        training_chart("validation map@r", line("a", [4], [0.97]), limits=[0, 1]),
+        training_chart("validation ami", line("a", [0, 9], [-0.2, 0.1]), limits=[0, 1]),
     ]
-    for point in content["diagnostics"]["points"]:
-        point["values"]["recall@1"] = 1.0
-    with opened(browser, write_page(content, folder / "shares.html")) as shown:
+    for chart in content["charts"]["diagnostics"]:
+        for series in chart["series"]:
+            series["y"] = [1.0]
+    with open_page(browser, write_page(content, folder / "shares.html")) as shown:
         for name in ("validation recall@1", "validation map@r"):
             across, up = ticks(figure_named(shown, name))
             assert across
@@ -49,14 +52,12 @@ def test_shares_end_at_one_and_steps_are_whole(browser, folder):
 
 
 def test_losses_of_different_size_are_all_seen(browser, folder):
-    content = made_up.content(points=30)
-    series = [
-        line("large", [10, 20, 30, 40], [11.0, 9.0, 7.0, 5.0]),
-        line("small", [10, 20, 30, 40], [0.8, 0.3, 0, 0.1]),
-    ]
-    series[1] |= {"low": [0.7, 0.2, 0, 0.1], "high": [0.9, 0.4, 0, 0.2]}
-    content["training"] = [{"title": "loss", "x": "step", "series": series, "log_y": True, "share": False}]
-    with opened(browser, write_page(content, folder / "losses.html")) as shown:
+    content = fake_content.make_content(points=30)
+    steps, bands = [10, 20, 30, 40], ([0.7, 0.2, 0, 0.1], [0.9, 0.4, 0, 0.2])
+    large = fake_content.make_series("large", steps, [11.0, 9.0, 7.0, 5.0], 0)
+    small = fake_content.make_series("small", steps, [0.8, 0.3, 0, 0.1], 1, *bands)
+    content["charts"]["training"] = [training_chart("loss", large, small, scale="log", note="log scale")]
+    with open_page(browser, write_page(content, folder / "losses.html")) as shown:
         figure = figure_named(shown, "loss")
         assert "log scale" in figure.locator("figcaption").inner_text()
         path = figure.locator(".plot > svg path.line").nth(1).get_attribute("d")
@@ -67,9 +68,9 @@ def test_losses_of_different_size_are_all_seen(browser, folder):
 
 
 def test_the_order_of_rows_is_marked_at_its_heading(browser, folder):
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
     content["tables"][0]["sorted"] = "recall@1"
-    with opened(browser, write_page(content, folder / "sorted.html")) as shown:
+    with open_page(browser, write_page(content, folder / "sorted.html")) as shown:
         heads = shown.locator("#results table.data").first.locator("th[aria-sort]")
         assert [(head.inner_text().strip(), head.get_attribute("aria-sort")) for head in heads.all()] == [
             ("recall@1, %", "descending")
@@ -77,23 +78,23 @@ def test_the_order_of_rows_is_marked_at_its_heading(browser, folder):
 
 
 def test_references_are_no_repeats(browser, folder):
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
     table = content["tables"][0]
     cells = {key: {**cell, "half_width": None, "count": 1} for key, cell in table["rows"][0]["cells"].items()}
     beside = {"method": "pixels", "cells": cells, "command": "", "configuration": "", "quoted": None, "reference": True}
     table["rows"].append(beside)
-    with opened(browser, write_page(content, folder / "reference.html")) as shown:
+    with open_page(browser, write_page(content, folder / "reference.html")) as shown:
         assert "means over 3 repeats" in shown.locator("#results .notes").inner_text()
         assert "n = " not in shown.locator("#results table.data").first.inner_text()
         assert "pixels" in shown.locator("#results table.data").first.inner_text()
 
 
 def test_comparisons_have_a_unit_and_every_p_as_many_digits(browser, usual):
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         shown.locator("#results details.comparisons summary").click()
         table = shown.locator("#results details.comparisons table")
         heads = [head.strip() for head in table.locator("thead th").all_inner_texts()]
-        assert "first less second, percentage points" in heads
+        assert "first minus second, percentage points" in heads
         for row in table.locator("tbody tr").all():
             cells = row.locator("th, td").all_inner_texts()
             for title in ("p", "p, corrected"):
@@ -101,19 +102,21 @@ def test_comparisons_have_a_unit_and_every_p_as_many_digits(browser, usual):
 
 
 def test_many_that_are_alike_are_counted(browser, folder):
-    content = made_up.content(points=30)
+    content = fake_content.make_content(points=30)
     space = content["spaces"][0]
     for one in space["best"]:
         one["value"] = 1.0
-    space["alike"] = {"best": 1608, "worst": 1}
-    with opened(browser, write_page(content, folder / "alike.html")) as shown:
+    space["ties"] = {"best": 1608, "worst": 1}
+    with open_page(browser, write_page(content, folder / "alike.html")) as shown:
         told = shown.locator("#queries").inner_text()
-        assert "1,608 queries share the average precision 1.00, and 8 of them are shown: of equals those with" in told
+        assert (
+            "1,608 queries share the average precision 1.00, and 8 of them are shown: those with more positives" in told
+        )
         assert told.count("share the average precision") == 1
 
 
 def test_counts_of_confused_classes_say_what_they_count(browser, usual):
-    pair = made_up.content()["spaces"][0]["confused"][0]
-    with opened(browser, usual) as shown:
+    pair = fake_content.make_content()["spaces"][0]["confused"][0]
+    with open_page(browser, usual) as shown:
         told = shown.locator("#queries .pair .number").first.inner_text()
     assert told == f"{pair['count']} queries, {100 * pair['share']:.0f} % of both"

@@ -7,13 +7,13 @@ from PIL import Image
 
 from kinfold.report.page import write_page
 
-from . import made_up
-from .browsing import HOSTILE, changed, opened
+from . import fake_content
+from .browser_pages import HOSTILE, changed, open_page
 
 
 def test_dark_follows_the_system_and_the_switch(browser, usual):
     paper = "getComputedStyle(document.body).backgroundColor"
-    with opened(browser, usual, color_scheme="dark") as shown:
+    with open_page(browser, usual, color_scheme="dark") as shown:
         dark = shown.evaluate(paper)
         map_dark = shown.locator(".stage canvas").first.screenshot()
         shown.locator("button.theme").click()
@@ -23,7 +23,7 @@ def test_dark_follows_the_system_and_the_switch(browser, usual):
         shown.reload()
         shown.wait_for_selector("html[data-ready]")
         assert shown.evaluate(paper) == light  # the choice is kept
-    with opened(browser, usual, color_scheme="light") as shown:
+    with open_page(browser, usual, color_scheme="light") as shown:
         assert shown.evaluate(paper) == light
         shown.emulate_media(color_scheme="dark")
         shown.wait_for_function(f"dark => {paper} === dark", arg=dark)
@@ -32,7 +32,7 @@ def test_dark_follows_the_system_and_the_switch(browser, usual):
 
 
 def test_on_paper_nothing_is_cut_off_and_controls_are_gone(browser, usual):
-    with opened(browser, usual, width=760, color_scheme="dark") as shown:
+    with open_page(browser, usual, width=760, color_scheme="dark") as shown:
         shown.emulate_media(media="print", color_scheme="dark")
         assert shown.evaluate("document.documentElement.scrollWidth") <= 760
         for control in ("nav", ".tools", ".zoom", "button.theme"):
@@ -41,7 +41,7 @@ def test_on_paper_nothing_is_cut_off_and_controls_are_gone(browser, usual):
 
 def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(browser, usual):
     """Its right edge is darker than the paper while there is more."""
-    with opened(browser, usual, width=500) as shown:
+    with open_page(browser, usual, width=500) as shown:
         table = shown.locator(".across").first
         assert table.evaluate("one => one.scrollWidth > one.clientWidth")
         more = edge_of(table)
@@ -58,7 +58,7 @@ def edge_of(table):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast(browser, usual, theme):
     """WCAG: 4.5 for text, 3 for lines of figures."""
-    with opened(browser, usual, color_scheme=theme) as shown:
+    with open_page(browser, usual, color_scheme=theme) as shown:
         read = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
         papers = [shown.evaluate(read, name) for name in ("--paper", "--raised")]
         for name, least in [("ink", 7), ("soft", 4.5), ("right", 4.5), ("accent", 4.5), ("wrong", 3)]:
@@ -80,10 +80,10 @@ def contrast(one, two):
 
 @pytest.mark.parametrize("classes", [12, HOSTILE])
 def test_a_narrow_screen_never_scrolls_sideways(browser, folder, classes):
-    content = made_up.content(classes=classes)
+    content = fake_content.make_content(classes=classes)
     content["missing"] = ["w" * 150]
     path = write_page(content, folder / "narrow.html")
-    with opened(browser, path, width=400, height=800, has_touch=True, is_mobile=True) as shown:
+    with open_page(browser, path, width=400, height=800, has_touch=True, is_mobile=True) as shown:
         for button in shown.locator("#results button.open").all()[:2]:
             button.click()
         shown.locator("#results summary").click()

@@ -6,14 +6,14 @@ import pytest
 
 from kinfold.report.page import write_page
 
-from . import made_up
-from .browsing import alone, changed, click_point, opened
+from . import fake_content
+from .browser_pages import alone, changed, click_point, open_page
 
 
 def test_hovering_shows_the_picture_and_the_class(browser, usual):
-    content = made_up.content()
+    content = fake_content.make_content()
     space = content["spaces"][0]
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         place = alone(content)[0]
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
@@ -32,13 +32,15 @@ def test_hovering_shows_the_picture_and_the_class(browser, usual):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pictures", [None, 0])
 def test_clicking_a_point_shows_what_it_finds(browser, folder, packed, pictures):
-    content = made_up.content()
-    path = write_page(made_up.content(packed=packed, pictures=pictures), folder / f"click-{packed}-{pictures}.html")
+    content = fake_content.make_content()
+    path = write_page(
+        fake_content.make_content(packed=packed, pictures=pictures), folder / f"click-{packed}-{pictures}.html"
+    )
     space = content["spaces"][0]
     candidates = alone(content)
     mixed = [place for place in candidates if 0 < sum(_right(space, place)) < 10]
     place = mixed[0]
-    with opened(browser, path) as shown:
+    with open_page(browser, path) as shown:
         click_point(shown, place)
         panel = shown.locator(".panel")
         tiles = panel.locator(".tiles .tile")
@@ -66,11 +68,11 @@ def _right(space, place):
 
 
 def test_neighbours_that_are_not_on_the_map_are_shown_but_cannot_be_chosen(browser, folder):
-    content = made_up.content()
+    content = fake_content.make_content()
     space = content["spaces"][0]
     place = alone(content)[0]
     space["neighbors"][place][2] = -1 - space["neighbor_labels"][place][2]
-    with opened(browser, write_page(content, folder / "beyond.html")) as shown:
+    with open_page(browser, write_page(content, folder / "beyond.html")) as shown:
         click_point(shown, place)
         tiles = shown.locator(".panel .tiles .tile")
         assert [tile.evaluate("tile => tile.tagName") for tile in tiles.all()].count("SPAN") == 1
@@ -79,9 +81,9 @@ def test_neighbours_that_are_not_on_the_map_are_shown_but_cannot_be_chosen(brows
 
 def test_classes_are_found_by_a_part_of_their_name(browser, folder):
     names = ["Sooty Albatross", "Laysan albatross", "Straße", "Wren"]
-    content = made_up.content(classes=names)
+    content = fake_content.make_content(classes=names)
     labels = content["spaces"][0]["labels"]
-    with opened(browser, write_page(content, folder / "search.html")) as shown:
+    with open_page(browser, write_page(content, folder / "search.html")) as shown:
         box = shown.locator(".search input")
         before = shown.locator(".stage canvas").first.screenshot()
         box.fill("ALBATROSS")
@@ -104,7 +106,7 @@ def test_classes_are_found_by_a_part_of_their_name(browser, folder):
 
 
 def test_the_map_zooms_by_wheel_keys_and_buttons_and_pans_by_drag(browser, usual):
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
         shown.wait_for_timeout(300)  # a page that is still scrolling keeps the wheel
@@ -134,7 +136,7 @@ def test_the_map_zooms_by_wheel_keys_and_buttons_and_pans_by_drag(browser, usual
 
 
 def test_the_map_zooms_by_two_fingers_and_one_still_scrolls_the_page(browser, usual):
-    with opened(browser, usual, width=400, height=800, has_touch=True, is_mobile=True) as shown:
+    with open_page(browser, usual, width=400, height=800, has_touch=True, is_mobile=True) as shown:
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
         box = canvas.bounding_box()
@@ -164,8 +166,8 @@ def test_the_map_zooms_by_two_fingers_and_one_still_scrolls_the_page(browser, us
 
 
 def test_one_choice_of_a_space_holds_for_all_sections(browser, usual):
-    with opened(browser, usual) as shown:
-        selects = shown.locator("label.choice", has_text=re.compile("^space")).locator("select")
+    with open_page(browser, usual) as shown:
+        selects = shown.locator("label.choice", has_text=re.compile("^embedding space")).locator("select")
         assert selects.count() == 4
         selects.nth(2).select_option("1")
         assert [select.input_value() for select in selects.all()] == ["1"] * 4
@@ -173,16 +175,16 @@ def test_one_choice_of_a_space_holds_for_all_sections(browser, usual):
 
 
 def test_a_confused_pair_is_shown_on_the_map(browser, usual):
-    pair = made_up.content()["spaces"][0]["confused"][0]
-    with opened(browser, usual) as shown:
+    pair = fake_content.make_content()["spaces"][0]["confused"][0]
+    with open_page(browser, usual) as shown:
         shown.locator("#queries button.pair").first.click()
         assert shown.locator(".panel p .class").all_inner_texts() == [pair["first"], pair["second"]]
 
 
 def test_pictures_can_stand_in_for_dots(browser, usual):
-    with opened(browser, usual) as shown:
+    with open_page(browser, usual) as shown:
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
         dots = canvas.screenshot()
-        shown.get_by_label("pictures", exact=True).check()
+        shown.get_by_label("images", exact=True).check()
         assert changed(canvas, dots)

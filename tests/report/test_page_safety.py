@@ -6,14 +6,14 @@ import socket
 import pytest
 
 from kinfold.report.page import write_page
-from kinfold.report.page.html import PARTS, SCRIPTS, embedded
+from kinfold.report.page.html import ASSETS, SCRIPTS, embed_json
 
-from . import made_up
-from .browsing import HOSTILE, click_point, opened
+from . import fake_content
+from .browser_pages import HOSTILE, click_point, open_page
 
 
 def hostile_content():
-    content = made_up.content(classes=HOSTILE)
+    content = fake_content.make_content(classes=HOSTILE)
     content |= {"title": HOSTILE[0], "missing": list(HOSTILE), "inflated": True}
     content["about"] |= {"folder": HOSTILE[1], "data": HOSTILE[:4], "protocol": HOSTILE[2]}
     table = content["tables"][0]
@@ -24,22 +24,26 @@ def hostile_content():
     table["columns"][0]["title"] = HOSTILE[0]
     for comparison, name in zip(table["comparisons"], HOSTILE, strict=False):
         comparison |= {"first": name, "second": name}
-    for figure in content["training"]:
-        figure |= {"title": HOSTILE[1], "x": HOSTILE[0]}
-    series = [line for figure in content["training"] for line in figure["series"]]
-    points = content["diagnostics"]["points"]
-    for named, key in [(series, "name"), (content["spaces"], "name"), (points, "method"), (content["weights"], "name")]:
+    charts = content["charts"]
+    for figure in charts["training"]:
+        figure |= {"title": HOSTILE[1], "x": fake_content.make_axis(HOSTILE[0])}
+    for section in ("training", "diagnostics"):
+        series = [one for chart in charts[section] for one in chart["series"]]
+        for one, name in zip(series, HOSTILE, strict=False):
+            one["name"] = name
+    for named, key in [(content["spaces"], "name"), (charts["weights"], "title")]:
         for one, name in zip(named, HOSTILE, strict=False):
             one[key] = name
     space = content["spaces"][0]
-    space["curves"][0] |= {"title": HOSTILE[0], "x_label": HOSTILE[1], "y_label": HOSTILE[2]}
+    labels = {"x": fake_content.make_axis(HOSTILE[1], scale="log"), "y": fake_content.make_axis(HOSTILE[2])}
+    charts["curves"][0] |= {"title": HOSTILE[0], "subject": HOSTILE[3], "note": HOSTILE[4], **labels}
     for query in space["worst"]:
         query["query"]["text"] = HOSTILE[1]
     return content
 
 
 def test_hostile_names_are_shown_as_text_everywhere(browser, folder):
-    with opened(browser, write_page(hostile_content(), folder / "hostile.html")) as shown:
+    with open_page(browser, write_page(hostile_content(), folder / "hostile.html")) as shown:
         shown.locator("#results summary").click()
         for button in shown.locator("#results button.open").all():
             button.click()
@@ -59,9 +63,9 @@ def test_hostile_names_are_shown_as_text_everywhere(browser, folder):
 
 
 def test_pictures_come_from_inside_the_file_only(browser, folder):
-    content = made_up.content()
+    content = fake_content.make_content()
     content["thumbnails"]["sheets"] = ["http://127.0.0.1:9/sheet.png"]
-    with opened(browser, write_page(content, folder / "outside.html")) as shown:
+    with open_page(browser, write_page(content, folder / "outside.html")) as shown:
         click_point(shown, 0)
         shown.wait_for_selector(".panel canvas.broken")
 
@@ -97,10 +101,10 @@ def test_the_policy_stops_what_would_slip_in(browser, usual):
 
 def test_embedded_json_gives_the_same_values_back_and_closes_no_element():
     value = {name: [name, 1.5, None] for name in [*HOSTILE, "\udcff"]}
-    text = embedded(value)
+    text = embed_json(value)
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == value
-    assert json.loads(embedded([float("nan"), float("-inf"), {"x": (float("inf"), 2.0)}])) == [
+    assert json.loads(embed_json([float("nan"), float("-inf"), {"x": (float("inf"), 2.0)}])) == [
         None,
         None,
         {"x": [None, 2.0]},
@@ -109,7 +113,7 @@ def test_embedded_json_gives_the_same_values_back_and_closes_no_element():
 
 def test_scripts_never_make_markup_or_ask_the_network():
     for name in [*SCRIPTS, "theme"]:
-        text = (PARTS / f"{name}.js").read_text()
+        text = (ASSETS / f"{name}.js").read_text()
         for word in (
             "innerHTML",
             "outerHTML",

@@ -10,13 +10,14 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 from kinfold.data import Rows, create_dataset
 from kinfold.files.cache import load_or_compute
 from kinfold.losses import Mined
-from kinfold.report.content import collect_content, pair_curves
-from kinfold.report.content.json_values import packed, unpacked
-from kinfold.report.content.map_layout import compute_tsne, sample_items
-from kinfold.report.content.pair_curves import Pool, histogram
-from kinfold.report.content.pair_weights import binned_weights
-from kinfold.report.content.path_redaction import configuration_text, without_places
-from kinfold.report.content.space_measurements import measured_space
+from kinfold.report import collect_content
+from kinfold.report.content import pair_curves
+from kinfold.report.content.json_values import decode_array, encode_array
+from kinfold.report.content.map_layout import compute_layout, sample_items
+from kinfold.report.content.pair_curves import PairPool, compute_histogram
+from kinfold.report.content.pair_weights import compute_pair_weights
+from kinfold.report.content.path_redaction import redact_config, redact_paths
+from kinfold.report.content.space_measurements import measure_space
 from kinfold.training import Run, parts
 from tests.report.runs import EACH, feature_run
 
@@ -51,7 +52,7 @@ def ranked(scores, query, gallery, distance):
 def test_neighbours_queries_and_confusions_are_exact(distance, roles):
     role = ["query" if place // CLASSES % 3 == 0 else "gallery" for place in range(COUNT)] if roles else None
     rows, data = rows_and_data(role)
-    found = measured_space(rows, data, distance, points=40)
+    found = measure_space(rows, data, distance, points=40)
     labels, scores = data.labels.numpy(), scores_by_hand(rows, distance)
     gallery = [place for place in range(COUNT) if not roles or role[place] == "gallery"]
     queries = [place for place in range(COUNT) if not roles or role[place] == "query"]
@@ -92,11 +93,11 @@ def test_of_equal_queries_those_with_more_kin_come_first_and_all_are_counted():
     labels = torch.tensor([0] * 2 + [1] * 5 + [2] * 3 + [3] * 5)
     rows = torch.eye(4)[labels] + 0.001 * torch.randn(15, 4, generator=torch.Generator().manual_seed(0))
     data = create_dataset("equal", Rows(rows.numpy()), [str(int(label)) for label in labels], ["test"] * 15)
-    found = measured_space(rows, data, "cosine", points=15)
+    found = measure_space(rows, data, "cosine", points=15)
     for which in ("best", "worst"):
         assert [one["query"] for one in found[which]] == [2, 10, 7, 0]
         assert [one["value"] for one in found[which]] == [1.0] * 4
-    assert found["alike"] == {"best": 15, "worst": 15}
+    assert found["ties"] == {"best": 15, "worst": 15}
 
 
 def pairs_by_hand(rows, data, distance="cosine"):
@@ -108,12 +109,12 @@ def pairs_by_hand(rows, data, distance="cosine"):
 
 def test_curves_consist_of_points_of_the_whole_curves():
     rows, data = rows_and_data()
-    curves = {curve["title"]: curve for curve in measured_space(rows, data, "cosine", points=10)["curves"]}
+    curves = measure_space(rows, data, "cosine", points=10)["curves"]
     scores, kin = pairs_by_hand(rows, data)
     scores = scores.astype(np.float32)
     far, tar, _ = roc_curve(kin, scores, drop_intermediate=False)
     precision, recall, _ = precision_recall_curve(kin, scores)
-    roc = curves["ROC"]
+    roc = curves["roc"]
     assert (roc["x"][0], roc["x"][-1], roc["y"][-1]) == (0.0, 1.0, 1.0)
     for x, y in zip(roc["x"], roc["y"], strict=True):
         assert np.min(np.abs(far - x) + np.abs(tar - y)) < 2e-4
@@ -128,10 +129,10 @@ def test_curves_consist_of_points_of_the_whole_curves():
 def test_the_histogram_counts_every_pair_once(distance):
     rows, data = rows_and_data()
     everything = torch.ones(COUNT, dtype=torch.bool)
-    found = histogram(Pool.of(rows, data.labels, everything, everything), distance)
+    found = compute_histogram(PairPool.create(rows, data.labels, everything, everything), distance)
     scores, kin = pairs_by_hand(rows, data, distance)
     edges = np.array(found["edges"])
-    for name, mask in (("kin", kin), ("others", ~kin)):
+    for name, mask in (("positives", kin), ("negatives", ~kin)):
         assert sum(found[name]) == pytest.approx(1.0, abs=1e-3)
         # scores on an edge may fall to either side
         expected = np.cumsum(np.histogram(scores[mask], edges)[0] / mask.sum())
@@ -139,20 +140,20 @@ def test_the_histogram_counts_every_pair_once(distance):
 
 
 def test_of_very_many_items_some_are_compared_with_all_others(monkeypatch):
-    monkeypatch.setattr(pair_curves, "ALL_PAIRS", 50)
-    monkeypatch.setattr(pair_curves, "QUERIES", 12)
+    monkeypatch.setattr(pair_curves, "MAX_ITEMS", 50)
+    monkeypatch.setattr(pair_curves, "MAX_QUERIES", 12)
     rows, data = rows_and_data()
-    found = measured_space(rows, data, "cosine", points=10)
+    found = measure_space(rows, data, "cosine", points=10)
     assert found["pairs"] == "12 items against 78 others"
-    assert found["histogram"]["kin"]
+    assert found["histogram"]["positives"]
     assert found["count"] == COUNT
 
 
 def test_one_class_alone_has_no_curves_of_pairs():
     rows, _ = rows_and_data()
     data = create_dataset("one", Rows(rows.numpy()), ["a"] * COUNT, ["test"] * COUNT)
-    found = measured_space(rows, data, "cosine", points=10)
-    assert [curve["title"] for curve in found["curves"]] == ["recall@k"]
+    found = measure_space(rows, data, "cosine", points=10)
+    assert [*found["curves"]] == ["recall@k"]
     assert found["histogram"] is None
     assert found["confused"] == []
 
@@ -161,14 +162,14 @@ def test_one_class_alone_has_no_curves_of_pairs():
 def test_very_few_items_have_a_space(count):
     rows = torch.eye(9)[:count, :3] + 0.1
     data = create_dataset("few", Rows(rows.numpy()), [str(place % 2) for place in range(count)], ["test"] * count)
-    found = measured_space(rows, data, "cosine", points=100)
-    assert found["plane"].isfinite().all()
+    found = measure_space(rows, data, "cosine", points=100)
+    assert found["layout"].isfinite().all()
     assert found["neighbors"].shape == (count, count - 1)
 
 
 def test_rows_that_are_all_alike_or_one_number_have_a_plane():
-    assert np.isfinite(compute_tsne(torch.ones(30, 4))).all()
-    line = compute_tsne(torch.linspace(0, 1, 30)[:, None])
+    assert np.isfinite(compute_layout(torch.ones(30, 4))).all()
+    line = compute_layout(torch.linspace(0, 1, 30)[:, None])
     assert line.shape == (30, 2)
     assert np.isfinite(line).all()
 
@@ -176,7 +177,7 @@ def test_rows_that_are_all_alike_or_one_number_have_a_plane():
 def test_the_plane_keeps_neighbours_and_lies_between_zero_and_one():
     labels = torch.arange(120) % 3
     rows = 6 * torch.eye(5)[labels] + 0.3 * torch.randn(120, 5, generator=torch.Generator().manual_seed(0))
-    first, second = compute_tsne(rows), compute_tsne(rows)
+    first, second = compute_layout(rows), compute_layout(rows)
     assert (first == second).all()
     assert first.min() >= 0
     assert first.max() <= 1
@@ -197,9 +198,9 @@ def test_samples_are_proportional_to_classes():
 
 def test_long_arrays_survive_packing():
     for array in (np.arange(6).reshape(2, 3), np.array([70_000, -1]), np.array([0.25, -1.5]), np.zeros((0, 10), int)):
-        assert (unpacked(packed(array)) == array).all()
-        assert unpacked(packed(array)).shape == array.shape
-    assert packed(np.array([40_000]))["type"] == "int32"
+        assert (decode_array(encode_array(array)) == array).all()
+        assert decode_array(encode_array(array)).shape == array.shape
+    assert encode_array(np.array([40_000]))["type"] == "int32"
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +213,8 @@ def test_what_is_not_shown_is_named_by_its_class(run):
     (space,) = collect_content(run.folder, points=20)["spaces"]
     data = run.data("test")
     assert (space["count"], space["shown"]) == (len(data), 20)
-    near, labels = unpacked(space["neighbors"]), unpacked(space["neighbor_labels"])
-    own = unpacked(space["labels"])
+    near, labels = decode_array(space["neighbors"]), decode_array(space["neighbor_labels"])
+    own = decode_array(space["labels"])
     assert (near < 0).any()
     assert (near >= 0).any()
     assert (own[near[near >= 0]] == labels[near >= 0]).all()
@@ -283,7 +284,7 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
     changes = {"loss": {"name": loss}, **({"miner": {"name": miner}} if miner else {})}
     run = feature_run(tmp_path, changes)
     train = run.data("train")
-    found = binned_weights(run, train)
+    found = compute_pair_weights(run, train)
     # by hand, from the same batch
     objective = parts.build_objective(run.config, len(train.classes), run.model())
     objective.load_state_dict(run.run_folder.read_last_state()["objective"])
@@ -296,12 +297,12 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
     if inner.proxies is not None:
         y = inner.proxies.detach().numpy()
         y, others = y / np.linalg.norm(y, axis=1, keepdims=True), np.arange(len(y))
-    similarity, total = x @ y.T, {"kin": {}, "others": {}}
+    similarity, total = x @ y.T, {"positives": {}, "negatives": {}}
     for i in range(len(x)):
         for j in range(len(y)):
             if inner.proxies is None and i == j:
                 continue
-            group = total["kin" if labels[i] == others[j] else "others"]
+            group = total["positives" if labels[i] == others[j] else "negatives"]
             place = min(39, int((similarity[i, j] + 1) * 20))
             group.setdefault(round(-1 + (place + 0.5) / 20, 3), []).append(weights[i, j])
     for name, groups in total.items():
@@ -311,15 +312,15 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
 
 def test_a_loss_without_pair_weights_says_why(tmp_path):
     content = collect_content(feature_run(tmp_path, {"loss": {"name": "angular"}}).folder)
-    assert content["weights"] == []
+    assert content["charts"]["weights"] == []
     assert [s for s in content["missing"] if s.startswith("no pair weights of angular: Angular has no pair weights")]
 
 
 def test_messages_and_configurations_lose_the_folders_of_the_machine():
     text = "cannot read '/home/ann/my/birds.csv': row 3, ~/data/wren.jpg (C:\\photos\\new\\1.png); see runs/first/log"
-    assert without_places(text) == "cannot read 'birds.csv': row 3, wren.jpg (1.png); see runs/first/log"
+    assert redact_paths(text) == "cannot read 'birds.csv': row 3, wren.jpg (1.png); see runs/first/log"
     tables = {"seed": 1, "data": {"root": "/mnt/cub", "options": {"images": "/mnt/b"}}, "model": {"weights": "/w/r.pt"}}
-    printed = configuration_text(tables)
+    printed = redact_config(tables)
     assert "/mnt" not in printed
     assert "/w" not in printed
     assert 'root = "cub"' in printed

@@ -26,8 +26,7 @@ def demo(
     from kinfold import demo as shown
     from kinfold.cli.demo_progress import Lines
     from kinfold.cli.progress import show_progress
-    from kinfold.report.content import collect_content
-    from kinfold.report.page import write_page
+    from kinfold.report import collect_content, write_page
     from kinfold.training.signals import Stopped
 
     try:
@@ -35,7 +34,7 @@ def demo(
             # without a terminal there are no bars
             tell = bars or (None if as_json else Lines(shown.run_names(), shown.KEPT))
             rows = shown.demo(out, shown.STEPS if steps is None else steps, tell)
-            page = write_page(collect_content(out, tell=tell), out / "report.html")
+            page = write_page(collect_content(out, progress=tell), out / "report.html")
     except Stopped as stopped:
         echo(f"{stopped}, saved; the same command goes on", err=True)
         raise typer.Exit(128 + stopped.signal) from None

@@ -1,4 +1,4 @@
-"""`kinfold report`: one page that shows a run or a bench, offline."""
+"""`kinfold report`: one offline page about a run or a benchmark."""
 
 import json
 from pathlib import Path
@@ -20,45 +20,44 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="A folder for all figures as .png and .svg, and tables as .md and .tex.")
     ] = None,
-    points: Annotated[int, typer.Option(help="On a map, at most.")] = 3000,
+    points: Annotated[int, typer.Option(help="How many items a map shows at most.")] = 3000,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written, and what is missing, as JSON.")
     ] = False,
     plugin: Plugins = None,
 ) -> None:
-    """One self-contained page: results, training curves, maps with pictures, queries, curves, spectra, pair weights.
+    """Write one self-contained page: results, training curves, maps, queries, curves, spectra, pair weights.
 
     Example: `kinfold report bench/glyphs --out glyphs.html --figures figures`
 
-    It opens without a network or a server. Maps are made once and kept in the runs. What cannot be shown is said.
+    The page needs no network and no server. Maps are computed once and cached in the runs. The page lists what it
+    cannot show.
     """
     from kinfold.cli.progress import show_progress
     from kinfold.optional import import_optional
-    from kinfold.report.content import collect_content
-    from kinfold.report.figures import write_figures
-    from kinfold.report.page import write_page
+    from kinfold.report import collect_content, write_figures, write_page
 
     page = folder / "report.html" if out is None else out
-    if page.suffix.lower() not in (".html", ".htm"):  # before anything long begins
+    if page.suffix.lower() not in (".html", ".htm"):  # before the long work
         raise ValueError(f"--out writes an .html file, got {page.name!r}")
     if out is not None and not page.parent.is_dir():
         raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
     if figures is not None:
         import_optional("matplotlib", "matplotlib", "report", "--figures")
     with show_progress(enabled=not as_json) as progress:
-        content = collect_content(folder, points, tell=progress)
+        content = collect_content(folder, points, progress=progress)
     write_page(content, page)
-    written = [] if figures is None else write_figures(content, figures)
+    paths = [] if figures is None else write_figures(content, figures)
     if as_json:
-        about: dict[str, Any] = {"page": str(page), "figures": [str(path) for path in written]}
-        about |= {key: content[key] for key in ("kind", "about", "inflated", "missing", "tables")}
-        about["spaces"] = [
+        summary: dict[str, Any] = {"page": str(page), "figures": [str(path) for path in paths]}
+        summary |= {key: content[key] for key in ("kind", "about", "inflated", "missing", "tables")}
+        summary["spaces"] = [
             {key: space[key] for key in ("name", "data", "split", "count", "shown")} for space in content["spaces"]
         ]
-        echo(json.dumps(about, indent=2))
+        echo(json.dumps(summary, indent=2))
         return
     for sentence in content["missing"]:
         echo(f"- {sentence}")
     if figures is not None:
-        echo(f"{figures}: {len(written)} files")
+        echo(f"{figures}: {len(paths)} files")
     echo(f"{page}")

@@ -8,7 +8,7 @@ from typing import Any
 from kinfold.files.paths import check_path, make_folder
 from kinfold.files.state import read_state, write_state
 
-VERSION = 2  # part of every key; a new number invalidates all caches
+VERSION = 3  # part of every key; a new number invalidates all caches
 
 
 def load_or_compute(folder: Path, name: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -242,9 +242,9 @@ def _compute_checksum(table: Mapping[str, Any]) -> str:
 
 
 def nan_to_null(value: Any) -> Any:
-    """Replace NaN by None, inside of lists and dictionaries too, because JSON has no NaN."""
+    """Replace NaN and infinities by None, in lists and dictionaries too, because JSON has neither."""
     if isinstance(value, dict):
         return {key: nan_to_null(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [nan_to_null(inner) for inner in value]
-    return None if isinstance(value, float) and value != value else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

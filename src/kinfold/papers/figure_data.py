@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from kinfold import metrics
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.atomic import write_atomic
+from kinfold.tsne import compute_tsne
 
 RANKS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
-PERPLEXITY = 30.0
 
 
 def collect_figure_data(made: Repeat, path: Path, plane: bool = False) -> dict[str, float]:
@@ -43,7 +42,7 @@ def collect_figure_data(made: Repeat, path: Path, plane: bool = False) -> dict[s
         **_along(made),
     }
     if plane:
-        arrays |= {"plane": _plane(rows), "labels": tested.labels.numpy()}
+        arrays |= {"plane": compute_tsne(rows), "labels": tested.labels.numpy()}
     write_atomic(path, lambda file: np.savez_compressed(file, **arrays))
     return {"roc-auc": pooled.roc_auc(), "pr-auc": pooled.pr_auc()}
 
@@ -60,13 +59,3 @@ def _along(made: Repeat) -> dict[str, np.ndarray]:
         "split": np.array(events[0]["split"]),
         **{name: np.array([event[name] for event in events], dtype=np.float64) for name in names},
     }
-
-
-def _plane(rows: Tensor) -> np.ndarray:
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError:
-        raise ImportError('the t-SNE of this figure needs scikit-learn: pip install "kinfold[report]"') from None
-    perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
-    found = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(rows.double().numpy())
-    return np.asarray(found, dtype=np.float32)

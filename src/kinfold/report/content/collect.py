@@ -1,167 +1,103 @@
-"""All that a report shows of a run or a bench, as one object of plain values; `kinfold.report.page` shows it."""
+"""Everything that a report shows of runs, as plain values."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import kinfold
 from kinfold.data import Dataset
-from kinfold.report.content import embedding_spaces as spaces
-from kinfold.report.content import result_tables as results
-from kinfold.report.content.datasets import Library
-from kinfold.report.content.diagnostics import diagnostics
-from kinfold.report.content.inputs import Repetition, ReportInputs, Subject, find_inputs
-from kinfold.report.content.json_values import defined
-from kinfold.report.content.map_layout import has_tsne
-from kinfold.report.content.pair_weights import pair_weights
-from kinfold.report.content.path_redaction import shown_folder, without_places
-from kinfold.report.content.thumbnails import Thumbnails, pictured
-from kinfold.report.content.training_curves import training_curves
+from kinfold.files.documents import nan_to_null
+from kinfold.report.content.datasets import RunDatasets
+from kinfold.report.content.diagnostics import describe_diagnostics
+from kinfold.report.content.embedding_spaces import choose_repeats, describe_space, open_space, request_thumbnails
+from kinfold.report.content.inputs import find_inputs
+from kinfold.report.content.pair_weights import describe_pair_weights
+from kinfold.report.content.path_redaction import display_folder
+from kinfold.report.content.remarks import describe_images, describe_state
+from kinfold.report.content.result_tables import describe_tables, is_inflated
+from kinfold.report.content.space_charts import describe_curves, describe_spectra
+from kinfold.report.content.thumbnails import Thumbnails
+from kinfold.report.content.training_curves import describe_training
+from kinfold.tsne import has_tsne
 
-POINTS = 3_000
+MAX_POINTS = 3_000
 
 
 def collect_content(
     folder: Path | str,
-    points: int = POINTS,
+    points: int = MAX_POINTS,
     *,
     dataset: Dataset | None = None,
-    tell: Callable[[str, float], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, Any]:
-    """What lies in the folder of a run, a repeat or a bench, or in a folder of runs, ready for JSON.
+    """Collect everything that a report shows; `write_page` and `write_figures` draw it.
 
-    points: on a map at most. dataset: what the runs learned from, where their configurations name none. tell: is told
-    how far long work is (stage, share). Maps and all that takes long are kept in the folders of the runs.
+    Maps and other results that take long are cached in the folders of the runs.
 
-    What cannot be shown is said in "missing", in plain sentences.
+    Args:
+        folder: Folder of a run, of a repeat, of a benchmark, or of several runs.
+        points: How many items a map shows at most.
+        dataset: The data of the runs, if their configurations name none.
+        progress: Called with a stage and the share that is finished.
+
+    Returns:
+        Plain values, ready for JSON. "tables": results. "charts": lists of `kinfold.report.charts.Chart` as
+        dictionaries, by section. "spaces": embedding spaces, with their maps and queries. "missing": sentences about
+        what cannot be shown.
+
+    Raises:
+        ValueError: The folder holds no runs, or `points` is below 2.
     """
     if points < 2:
         raise ValueError(f"a map needs at least 2 points, got {points}")
-    found = find_inputs(folder)
-    missing = _state(found)
-    library = Library(dataset)
-    training = training_curves(found, missing)
-    looked = [
-        spaces.look(subject, repetition, library, points, missing, tell) for subject, repetition in spaces.chosen(found)
-    ]
-    seen = [space for space in looked if space is not None]
-    if seen and not has_tsne():
-        missing.append('no maps: t-SNE is made by scikit-learn, which is not installed (pip install "kinfold[report]")')
+    inputs = find_inputs(folder)
+    styles = inputs.method_styles
+    missing = describe_state(inputs)
+    datasets = RunDatasets(dataset)
+    charts = {"training": describe_training(inputs, missing)}
+    opened = [open_space(*choice, datasets, points, missing, progress) for choice in choose_repeats(inputs)]
+    spaces = [space for space in opened if space is not None]
+    if spaces and not has_tsne():
+        missing.append('no maps: t-SNE needs scikit-learn, which is not installed (pip install "kinfold[report]")')
+    charts |= {"curves": describe_curves(spaces, styles), "spectra": describe_spectra(spaces, styles)}
     thumbnails = Thumbnails()
-    spaces.want(seen, thumbnails)
-    with _stage(tell, "pictures of the report"):
-        sheets = thumbnails.draw(found.folder)
-    missing += _of_pictures(seen, thumbnails)
-    with _stage(tell, "spaces of the training classes"):
-        measured = diagnostics(found, library, missing)
-    with _stage(tell, "pair weights of the losses"):
-        weights = pair_weights(found, library, missing)
-    about = {
-        "kinfold": kinfold.__version__,
-        "folder": shown_folder(found.folder),
-        "protocol": found.protocol,
-        "data": found.data,
-        "seeds": found.seeds,
-    }
-    whole = {
-        "title": found.folder.resolve().name if found.bench is None else found.bench.suite.name,
-        "kind": found.kind,
-        "about": about,
-        "inflated": results.is_inflated(found),
-        "tables": results.tables(found),
-        "training": training,
-        "spaces": [spaces.content(space, thumbnails) for space in seen],
-        "diagnostics": measured,
-        "weights": weights,
-        "thumbnails": sheets,
-    }
-    whole["missing"] = [*dict.fromkeys(missing)]
-    made: dict[str, Any] = defined(whole)
-    return made
+    request_thumbnails(spaces, thumbnails)
+    with _report_stage(progress, "images of the report"):
+        sheets = thumbnails.draw(inputs.folder)
+    missing += describe_images(spaces, thumbnails)
+    with _report_stage(progress, "diagnostics of the training classes"):
+        charts["diagnostics"] = describe_diagnostics(inputs, datasets, missing)
+    with _report_stage(progress, "pair weights of the losses"):
+        charts["weights"] = describe_pair_weights(inputs, datasets, missing)
+    content: dict[str, Any] = nan_to_null(
+        {
+            "title": inputs.folder.resolve().name if inputs.bench is None else inputs.bench.suite.name,
+            "kind": inputs.kind,
+            "about": {
+                "kinfold": kinfold.__version__,
+                "folder": display_folder(inputs.folder),
+                "protocol": inputs.protocol,
+                "data": inputs.data,
+                "seeds": inputs.seeds,
+            },
+            "inflated": is_inflated(inputs),
+            "tables": describe_tables(inputs),
+            "charts": {section: [asdict(chart) for chart in listed] for section, listed in charts.items()},
+            "spaces": [describe_space(space, thumbnails) for space in spaces],
+            "thumbnails": sheets,
+            "missing": [*dict.fromkeys(missing)],
+        }
+    )
+    return content
 
 
 @contextmanager
-def _stage(tell: Callable[[str, float], None] | None, name: str) -> Iterator[None]:
-    """Work that cannot say how far it is, told of when it begins and when it is done."""
-    if tell is not None:
-        tell(name, 0.0)
+def _report_stage(progress: Callable[[str, float], None] | None, stage: str) -> Iterator[None]:
+    """Report the beginning and the end of work that cannot say how far it is."""
+    if progress is not None:
+        progress(stage, 0.0)
     yield
-    if tell is not None:
-        tell(name, 1.0)
-
-
-def _state(found: ReportInputs) -> list[str]:
-    """What the numbers cannot tell: what failed, is not finished, was not measured, or was chosen unfairly."""
-    told = [without_places(why) for why in found.unopened]
-    if found.bench is not None:
-        told += [f"{name} failed: {without_places(why)}" for name, why in found.failures.items()]
-        waiting = [
-            subject.named(repetition)
-            for subject in found.subjects
-            for repetition in subject.repetitions
-            if not repetition.complete
-        ]
-        every = sum(len(subject.repetitions) for subject in found.subjects)
-        if waiting:
-            some = f"{', '.join(waiting[:5])}{', ...' if len(waiting) > 5 else ''}"
-            told.append(f"the bench is not complete: {len(waiting)} of {every} repeats have no result yet ({some})")
-    else:
-        told += [
-            _unfinished(subject, repetition)
-            for subject in found.subjects
-            for repetition in subject.repetitions
-            if not repetition.complete
-        ]
-    told += _of_validation(found)
-    if max(len(subject.repetitions) for subject in found.subjects) < 2:
-        told.append("one seed: there are no intervals, and methods cannot be told apart")
-    if results.is_inflated(found):
-        told.append("inflated: the steps were chosen by looking at the test classes, for every metric apart")
-    for subject in found.subjects:
-        for run in subject.runs:
-            ended = run.scores["ended"] if run.finished else ""
-            if run.finished and run.scores.get("selected_start"):
-                named = f"{subject.method}, seed {run.config.seed}"
-                fold = f", fold {run.config.data.fold}" if len(subject.runs) > len(subject.repetitions) else ""
-                told.append(f"{named}{fold}: the start was selected, so its scores are those before training")
-            if "not finite" in ended:
-                told.append(f"{subject.method}, seed {run.config.seed}: training ended early: {ended}")
-    return told
-
-
-def _unfinished(subject: Subject, repetition: Repetition) -> str:
-    begun = [run for run in repetition.runs if not run.finished]
-    if not begun:
-        return f"{subject.named(repetition)}: all folds are trained, but the test classes were not opened yet"
-    steps = [event["step"] for event in begun[0].events]
-    of = begun[0].config.training.steps
-    reached = f"step {max(steps, default=0)}{'' if of is None else f' of {of}'} in its log"
-    weights = "the best weights so far" if begun[0].run_folder.best.is_file() else "the newest weights"
-    return f"{subject.named(repetition)} is not finished ({reached}): there are no results, and {weights} are shown"
-
-
-def _of_validation(found: ReportInputs) -> list[str]:
-    """Runs without validation classes keep their last weights."""
-    runs = [(subject, run) for subject in found.subjects for run in subject.runs if run.finished]
-    without = [(subject, run) for subject, run in runs if "validation" not in run.scores]
-    without = [(subject, run) for subject, run in without if run.config.evaluation.selection == "last"]
-    if not without:
-        return []
-    names = "" if len(without) == len(runs) else f" of {', '.join(dict.fromkeys(s.method for s, _ in without))}"
-    return [f"no validation classes: the weights{names} are those of the last step"]
-
-
-def _of_pictures(seen: list[spaces.Space], thumbnails: Thumbnails) -> list[str]:
-    told = [
-        f"{space.data}: its items are features, not pictures; labels are shown instead"
-        for space in seen
-        if not pictured(space.dataset)
-    ]
-    if thumbnails.refused:
-        told.append(f"pictures: the {thumbnails.most:,} most wanted; other items are shown by their labels")
-    if thumbnails.outside:
-        told.append(f"{thumbnails.outside:,} pictures lie outside of the folder of their data set, and are not shown")
-    if thumbnails.unreadable:
-        told.append(f"{thumbnails.unreadable:,} pictures cannot be read any more")
-    return told
+    if progress is not None:
+        progress(stage, 1.0)

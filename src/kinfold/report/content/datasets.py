@@ -1,4 +1,4 @@
-"""The data of runs, read once for all that learned from the same, and their identities."""
+"""The datasets of runs, loaded once for all runs that use the same."""
 
 import json
 from collections.abc import Mapping
@@ -11,41 +11,44 @@ from kinfold.training import Run
 from kinfold.training.config.settings import DataConfig
 
 
-class Library:
-    """`dataset`: what all runs learned from, where no configuration names it."""
+class RunDatasets:
+    """Loads the data of runs and keeps it.
+
+    Args:
+        dataset: The data of all runs, for runs whose configuration names none.
+    """
 
     def __init__(self, dataset: Dataset | None = None) -> None:
-        self._given = dataset
+        self._dataset = dataset
         self._loaded: dict[str, Dataset] = {}
         self._splits: dict[str, Mapping[str, Dataset]] = {}
-        self._known: dict[int, tuple[Dataset, str]] = {}
+        self._identities: dict[int, tuple[Dataset, str]] = {}
 
-    def splits(self, made: Run | Repeat) -> Mapping[str, Dataset]:
-        """The items of each split; the same objects for runs of the same data."""
-        first = made.runs[0] if isinstance(made, Repeat) else made
-        settings = first.config.data
-        together = isinstance(made, Repeat)
-        asked = f"{together} {replace(settings, fold=0) if together else settings!r}"
-        if asked not in self._splits:
-            dataset = self._dataset(settings)
-            if isinstance(made, Repeat):
-                runs = [replace(run, dataset=dataset) for run in made.runs]
-                self._splits[asked] = replace(made, runs=runs).splits()
+    def load_splits(self, run: Run | Repeat) -> Mapping[str, Dataset]:
+        """Return the items of each split; the same objects for runs of the same data."""
+        folds_together = isinstance(run, Repeat)
+        settings = (run.runs[0] if isinstance(run, Repeat) else run).config.data
+        key = f"{folds_together} {replace(settings, fold=0) if folds_together else settings!r}"
+        if key not in self._splits:
+            dataset = self._load(settings)
+            if isinstance(run, Repeat):
+                folds = [replace(fold, dataset=dataset) for fold in run.runs]
+                self._splits[key] = replace(run, runs=folds).splits()
             else:
-                self._splits[asked] = replace(made, dataset=dataset).splits()
-        return self._splits[asked]
+                self._splits[key] = replace(run, dataset=dataset).splits()
+        return self._splits[key]
 
-    def identity(self, dataset: Dataset) -> str:
-        """One word for its items and labels."""
-        if id(dataset) not in self._known:
-            # the dataset is kept, so that its id stays its own
-            self._known[id(dataset)] = (dataset, compute_fingerprint(dataset, full=True))
-        return self._known[id(dataset)][1]
+    def identify(self, dataset: Dataset) -> str:
+        """Return a digest of the items and labels of a dataset."""
+        if id(dataset) not in self._identities:
+            # the dataset is kept as well, so that its id is not used again
+            self._identities[id(dataset)] = (dataset, compute_fingerprint(dataset, full=True))
+        return self._identities[id(dataset)][1]
 
-    def _dataset(self, settings: DataConfig) -> Dataset:
-        if self._given is not None:
-            return self._given
-        asked = json.dumps([settings.name, settings.root, settings.options], sort_keys=True, default=str)
-        if asked not in self._loaded:
-            self._loaded[asked] = load(settings.name, settings.root, **settings.options)
-        return self._loaded[asked]
+    def _load(self, settings: DataConfig) -> Dataset:
+        if self._dataset is not None:
+            return self._dataset
+        key = json.dumps([settings.name, settings.root, settings.options], sort_keys=True, default=str)
+        if key not in self._loaded:
+            self._loaded[key] = load(settings.name, settings.root, **settings.options)
+        return self._loaded[key]

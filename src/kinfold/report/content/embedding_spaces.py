@@ -1,4 +1,4 @@
-"""The spaces that a report shows: which runs, which classes, and what is kept of them in the run."""
+"""The embedding spaces that a report shows: which runs, which classes, and their measurements."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,213 +13,239 @@ from kinfold.data.items import Array
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
-from kinfold.report.content.datasets import Library
-from kinfold.report.content.inputs import Repetition, ReportInputs, Subject
-from kinfold.report.content.json_values import number, packed
-from kinfold.report.content.map_layout import has_tsne
-from kinfold.report.content.path_redaction import item_text, without_places
-from kinfold.report.content.result_tables import compared_metric, scores
-from kinfold.report.content.space_measurements import measured_space
+from kinfold.report.content.datasets import RunDatasets
+from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
+from kinfold.report.content.json_values import encode_array, round_number
+from kinfold.report.content.path_redaction import name_item, redact_paths
+from kinfold.report.content.result_tables import get_main_metric, rank_mean, read_scores
+from kinfold.report.content.space_measurements import measure_space
 from kinfold.report.content.thumbnails import Thumbnails
 from kinfold.training import Run
 from kinfold.training.run import weight_files
-from kinfold.training.selection import is_better
+from kinfold.tsne import has_tsne
 
-MORE = 3  # methods beside the best one, on the first data set
-Tell = Callable[[str, float], None]
+MORE_METHODS = 3  # beside the best one, on the first dataset
+Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
-    """What was measured of one space, with the items it is about."""
+class EmbeddingSpace:
+    """The measurements of one embedding space.
+
+    Args:
+        name: Method and seed.
+        method: Name of the method.
+        data: Name of the dataset.
+        split: Split whose classes are shown.
+        distance: How embeddings are compared.
+        dataset: Items of that split.
+        identity: Digest of the dataset and the background of its images.
+        measurements: Result of `measure_space`.
+        background: Color behind transparent images.
+    """
 
     name: str
+    method: str
     data: str
     split: str
     distance: str
     dataset: Dataset
     identity: str
-    measured: dict[str, Any]
+    measurements: dict[str, Any]
     background: str = "white"
 
 
-def chosen(found: ReportInputs) -> list[tuple[Subject, Repetition]]:
-    """The best method of every data set, and some more of the first, each with its first seed that can be shown."""
-    picked: list[tuple[Subject, Repetition]] = []
-    metric = compared_metric(found) if any(subject.runs for subject in found.subjects) else ""
-    for place, data in enumerate(found.data):
-        subjects = [subject for subject in found.subjects if subject.data == data and subject.runs]
-        subjects.sort(key=lambda subject: _rank(subject, metric))
-        for subject in subjects[: 1 + MORE if place == 0 else 1]:
-            usable = [repetition for repetition in subject.repetitions if repetition.space is not None]
-            done = [repetition for repetition in usable if repetition.complete]
-            picked.append((subject, (done or usable)[0]))
-    return picked
+def choose_repeats(inputs: ReportInputs) -> list[tuple[ReportMethod, ReportRepeat]]:
+    """Choose the best method of every dataset and some more of the first, each with its first usable seed."""
+    choices: list[tuple[ReportMethod, ReportRepeat]] = []
+    metric = get_main_metric(inputs) if any(method.runs for method in inputs.methods) else ""
+    for index, data in enumerate(inputs.data):
+        methods = [method for method in inputs.methods if method.data == data and method.runs]
+        methods.sort(key=lambda method: rank_mean(_average(method, metric), metric))
+        for method in methods[: 1 + MORE_METHODS if index == 0 else 1]:
+            usable = [repeat for repeat in method.repeats if repeat.embedder is not None]
+            complete = [repeat for repeat in usable if repeat.complete]
+            choices.append((method, (complete or usable)[0]))
+    return choices
 
 
-def look(
-    subject: Subject,
-    repetition: Repetition,
-    library: Library,
+def open_space(
+    method: ReportMethod,
+    repeat: ReportRepeat,
+    datasets: RunDatasets,
     points: int,
     missing: list[str],
-    tell: Tell | None = None,
-) -> Space | None:
-    """The space of a repetition, from what the run keeps or made anew; None, and the reason in `missing`, where there
-    is nothing to look at."""
-    name, made = subject.named(repetition), repetition.space
-    assert made is not None
+    progress: Progress | None = None,
+) -> EmbeddingSpace | None:
+    """Measure the embedding space of a repeat, or load it from the cache of the run.
+
+    Args:
+        method: The method.
+        repeat: Its repeat.
+        datasets: Where to get the data.
+        points: How many items the map shows at most.
+        missing: Remarks of the report; what to know about this space is added.
+        progress: Called with a stage and the share that is finished.
+
+    Returns:
+        The space; None if it cannot be shown.
+    """
+    name, run = method.label(repeat), repeat.embedder
+    assert run is not None
     try:
-        splits = library.splits(made)
-        split, why = _split([*splits], repetition.complete)
+        splits = datasets.load_splits(run)
+        split, remark = _choose_split([*splits], repeat.complete)
         dataset = splits[split]
-        files = _weights(made)
-        identity = f"{library.identity(dataset)} {made.background}"  # another background makes other pictures
-        key = f"{digest_files(files)} {identity} {made.distance} {points} {has_tsne()}"
-        measured = load_or_compute(
-            made.folder,
+        identity = f"{datasets.identify(dataset)} {run.background}"  # the background changes the images
+        key = f"{digest_files(_list_weight_files(run))} {identity} {run.distance} {points} {has_tsne()}"
+        measurements = load_or_compute(
+            run.folder,
             f"report-space-{split}-{points}",
             key,
-            lambda: _measured(made, dataset, points, None if tell is None else _staged(tell, name)),
+            lambda: _measure(run, dataset, points, _prefix(progress, name)),
         )
-    except (ValueError, OSError, ImportError) as wrong:
-        missing.append(f"no map of {name}: {without_places(str(wrong))}")
+    except (ValueError, OSError, ImportError) as error:
+        missing.append(f"no map of {name}: {redact_paths(str(error))}")
         return None
-    if why:
-        missing.append(f"{name}: {why}")
-    if measured["pairs"]:
-        missing.append(f"{subject.data}: curves and histograms are of some pairs only: {measured['pairs']}")
-    side = isinstance(made, Repeat) and len(made.runs) > 1
-    shown = f"{name}, {len(made.runs)} folds side by side" if isinstance(made, Repeat) and side else name
-    return Space(shown, subject.data, split, made.distance, dataset, identity, measured, made.background)
+    if remark:
+        missing.append(f"{name}: {remark}")
+    if measurements["pairs"]:
+        missing.append(f"{method.data}: curves and histograms are of some pairs only: {measurements['pairs']}")
+    if isinstance(run, Repeat) and len(run.runs) > 1:
+        name = f"{name}, {len(run.runs)} folds side by side"
+    return EmbeddingSpace(
+        name, method.name, method.data, split, run.distance, dataset, identity, measurements, run.background
+    )
 
 
-def content(space: Space, thumbnails: Thumbnails) -> dict[str, Any]:
-    """One space as the page takes it; `thumbnails` knows which pictures there are."""
-    measured, data = space.measured, space.dataset
-    shown = measured["shown"].numpy()
-    near = measured["neighbors"].numpy().astype(np.int64)
+def request_thumbnails(spaces: Sequence[EmbeddingSpace], thumbnails: Thumbnails) -> None:
+    """Ask for the images of queries and their neighbors, then of the map, then of the neighbors on the map."""
+
+    def request(space: EmbeddingSpace, items: Sequence[int]) -> None:
+        thumbnails.request(space.identity, space.dataset, items, space.background)
+
+    for space in spaces:
+        for entry in (*space.measurements["best"], *space.measurements["worst"]):
+            request(space, [entry["query"], *entry["neighbors"]])
+    for space in spaces:
+        request(space, space.measurements["shown"].tolist())
+    for space in spaces:
+        request(space, space.measurements["neighbors"].T.flatten().tolist())  # the first neighbor of all points first
+
+
+def describe_space(space: EmbeddingSpace, thumbnails: Thumbnails) -> dict[str, Any]:
+    """Describe an embedding space for the page, with the thumbnails that were drawn."""
+    measurements, data = space.measurements, space.dataset
+    shown = measurements["shown"].numpy()
+    near = measurements["neighbors"].numpy().astype(np.int64)
     labels = data.labels.numpy()
-    occurring, names = _occurring(space)
-    code = np.full(len(data.classes), -1)
-    code[occurring] = np.arange(len(occurring))
-    place = np.full(len(data), -1)
-    place[shown] = np.arange(len(shown))
-    near_labels = code[labels[near]]
-    pictures = thumbnails.indices(space.identity, len(data))
-    plane = measured["plane"]
+    used_labels = _list_used_labels(space)
+    codes = np.full(len(data.classes), -1)
+    codes[used_labels] = np.arange(len(used_labels))
+    points = np.full(len(data), -1)
+    points[shown] = np.arange(len(shown))
+    near_codes = codes[labels[near]]
+    sprites = thumbnails.get_sprites(space.identity, len(data))
+    layout = measurements["layout"]
     return {
         "name": space.name,
         "data": space.data,
         "split": space.split,
         "distance": space.distance,
-        "count": measured["count"],
+        "count": measurements["count"],
         "shown": len(shown),
-        "map": None if plane is None else {"x": _rounded(plane[:, 0]), "y": _rounded(plane[:, 1])},
-        "labels": packed(code[labels[shown]]),
-        "classes": names,
-        "thumbnails": None if pictures is None else packed(pictures[shown]),
-        "neighbors": packed(np.where(place[near] >= 0, place[near], -1 - near_labels)),
-        "neighbor_labels": packed(near_labels),
-        "neighbor_scores": packed(measured["scores"].numpy()),
-        "neighbor_thumbnails": None if pictures is None else packed(pictures[near]),
-        "best": [_query(entry, space, code, pictures) for entry in measured["best"]],
-        "worst": [_query(entry, space, code, pictures) for entry in measured["worst"]],
-        "alike": measured["alike"],
+        "map": None if layout is None else {"x": _encode_axis(layout[:, 0]), "y": _encode_axis(layout[:, 1])},
+        "labels": encode_array(codes[labels[shown]]),
+        "classes": [data.classes[label] for label in used_labels.tolist()],
+        "thumbnails": None if sprites is None else encode_array(sprites[shown]),
+        # a neighbor that is not on the map is given by -1 - its label
+        "neighbors": encode_array(np.where(points[near] >= 0, points[near], -1 - near_codes)),
+        "neighbor_labels": encode_array(near_codes),
+        "neighbor_scores": encode_array(measurements["scores"].numpy()),
+        "neighbor_thumbnails": None if sprites is None else encode_array(sprites[near]),
+        "best": [_describe_query(entry, space, codes, sprites) for entry in measurements["best"]],
+        "worst": [_describe_query(entry, space, codes, sprites) for entry in measurements["worst"]],
+        "ties": measurements["ties"],
         "confused": [
             {**pair, "first": data.classes[pair["first"]], "second": data.classes[pair["second"]]}
-            for pair in measured["confused"]
+            for pair in measurements["confused"]
         ],
-        "curves": measured["curves"],
-        "histogram": measured["histogram"],
-        "spectrum": measured["spectrum"],
-        "diagnostics": measured["diagnostics"],
+        "diagnostics": measurements["diagnostics"],
     }
 
 
-def want(spaces: Sequence[Space], thumbnails: Thumbnails) -> None:
-    """Ask for the pictures of queries and what they find, then of shown points, then of their neighbours."""
-    for space in spaces:
-        for entry in (*space.measured["best"], *space.measured["worst"]):
-            thumbnails.want(space.identity, space.dataset, [entry["query"], *entry["neighbors"]], space.background)
-    for space in spaces:
-        thumbnails.want(space.identity, space.dataset, space.measured["shown"].tolist(), space.background)
-    for space in spaces:
-        # the nearest of all points first
-        nearest = space.measured["neighbors"].T.flatten().tolist()
-        thumbnails.want(space.identity, space.dataset, nearest, space.background)
-
-
-def _rank(subject: Subject, metric: str) -> tuple[bool, float]:
-    """To sort by: the best mean first, those without any last."""
+def _average(method: ReportMethod, metric: str) -> float | None:
+    """Mean score of a method over its repeats; None without any."""
     values = []
-    for repetition in subject.repetitions:
-        known = scores(repetition)
-        found = known.get("test") or known.get("separated") or known.get("validation") or {}
-        values += [found[metric]] if found.get(metric) is not None else []
-    mean = sum(values) / len(values) if values else 0.0
-    return not values, mean if is_better(metric, 0.0, 1.0) else -mean
+    for repeat in method.repeats:
+        scores = read_scores(repeat)
+        result = scores.get("test") or scores.get("separated") or scores.get("validation") or {}
+        values += [result[metric]] if result.get(metric) is not None else []
+    return sum(values) / len(values) if values else None
 
 
-def _split(present: Sequence[str], complete: bool) -> tuple[str, str]:
-    """Which classes to look at, and what has to be said about it."""
-    if complete and "test" in present:
+def _choose_split(splits: Sequence[str], complete: bool) -> tuple[str, str]:
+    """Which classes to show, and a remark if they are not the test classes."""
+    if complete and "test" in splits:
         return "test", ""
-    instead = "validation" if "validation" in present else "train"
-    words = {"validation": "validation classes", "train": "training classes, which it has learned from"}[instead]
+    split = "validation" if "validation" in splits else "train"
+    classes = "validation classes" if split == "validation" else "training classes, which it has learned from"
     if complete:
-        return instead, f"it was given no test classes: its space is that of the {words}"
-    return instead, f"the test classes stay sealed until all is decided: its space is that of the {words}"
+        return split, f"there are no test classes: its embedding space is that of the {classes}"
+    return (
+        split,
+        f"the test classes stay held out until training is finished: its embedding space is that of the {classes}",
+    )
 
 
-def _weights(made: Run | Repeat) -> list[Path]:
-    runs = made.runs if isinstance(made, Repeat) else [made]
-    files = [path for run in runs for path in weight_files(run)]
+def _list_weight_files(run: Run | Repeat) -> list[Path]:
+    runs = run.runs if isinstance(run, Repeat) else [run]
+    files = [path for fold in runs for path in weight_files(fold)]
     if len(files) < len(runs):
         raise ValueError("it has no weights yet")
     return files
 
 
-def _measured(made: Run | Repeat, dataset: Dataset, points: int, tell: Tell | None) -> dict[str, Any]:
-    rows = made.embed(dataset, tell)
+def _measure(run: Run | Repeat, dataset: Dataset, points: int, progress: Progress) -> dict[str, Any]:
+    rows = run.embed(dataset, progress)
     if not rows.isfinite().all():
         raise ValueError("its weights are not usable: embeddings are not finite")
-    tell = tell or (lambda stage, share: None)
-    tell("neighbours, curves and map", 0.0)
-    measured = measured_space(rows, dataset, made.distance, points)
-    tell("neighbours, curves and map", 1.0)
-    return measured
+    progress("neighbors, curves and map", 0.0)
+    measurements = measure_space(rows, dataset, run.distance, points)
+    progress("neighbors, curves and map", 1.0)
+    return measurements
 
 
-def _staged(tell: Tell, name: str) -> Tell:
-    return lambda stage, share: tell(f"{name}: {stage}", share)
+def _prefix(progress: Progress | None, name: str) -> Progress:
+    """Put a name before every stage; do nothing without a callback."""
+    return lambda stage, share: None if progress is None else progress(f"{name}: {stage}", share)
 
 
-def _occurring(space: Space) -> tuple[Array, list[str]]:
-    """Labels of all that is shown or named, and their names."""
-    labels = space.dataset.labels
-    asked = [entry for key in ("best", "worst") for entry in space.measured[key]]
-    rest = [place for entry in asked for place in (entry["query"], *entry["neighbors"])]
-    near = space.measured["neighbors"].flatten().long()
-    places = torch.cat([space.measured["shown"], near, torch.tensor(rest, dtype=torch.int64)])
-    found = torch.unique(labels[places]).numpy()
-    return found, [space.dataset.classes[label] for label in found.tolist()]
+def _list_used_labels(space: EmbeddingSpace) -> Array:
+    """Labels of all items that are shown."""
+    entries = [entry for key in ("best", "worst") for entry in space.measurements[key]]
+    items = [item for entry in entries for item in (entry["query"], *entry["neighbors"])]
+    near = space.measurements["neighbors"].flatten().long()
+    used = torch.cat([space.measurements["shown"], near, torch.tensor(items, dtype=torch.int64)])
+    labels: Array = torch.unique(space.dataset.labels[used]).numpy()
+    return labels
 
 
-def _query(entry: dict[str, Any], space: Space, code: Array, pictures: Array | None) -> dict[str, Any]:
+def _describe_query(
+    entry: dict[str, Any], space: EmbeddingSpace, codes: Array, sprites: Array | None
+) -> dict[str, Any]:
     labels, items = space.dataset.labels, space.dataset.items
 
-    def told(place: int) -> dict[str, Any]:
-        thumbnail = -1 if pictures is None else int(pictures[place])
-        return {"label": int(code[labels[place]]), "thumbnail": thumbnail, "text": item_text(items, place)}
+    def describe(item: int) -> dict[str, Any]:
+        sprite = -1 if sprites is None else int(sprites[item])
+        return {"label": int(codes[labels[item]]), "thumbnail": sprite, "text": name_item(items, item)}
 
-    own = labels[entry["query"]]
-    near = [
-        {**told(place), "right": bool(labels[place] == own), "score": score}
-        for place, score in zip(entry["neighbors"], entry["scores"], strict=True)
+    neighbors = [
+        {**describe(item), "right": bool(labels[item] == labels[entry["query"]]), "score": score}
+        for item, score in zip(entry["neighbors"], entry["scores"], strict=True)
     ]
-    return {"query": told(entry["query"]), "neighbors": near, "value": number(entry["value"])}
+    return {"query": describe(entry["query"]), "neighbors": neighbors, "value": round_number(entry["value"])}
 
 
-def _rounded(values: torch.Tensor) -> dict[str, Any]:
-    return packed(np.round(values.numpy().astype(np.float64), 3))
+def _encode_axis(values: torch.Tensor) -> dict[str, Any]:
+    return encode_array(np.round(values.numpy().astype(np.float64), 3))

@@ -1,4 +1,4 @@
-"""What lies in a folder, for a report: methods on data sets, each with its repeats by seed."""
+"""What a folder holds for a report: methods on datasets, each with its repeats by seed."""
 
 import re
 from collections import Counter
@@ -17,199 +17,227 @@ from kinfold.training.config.parsing import to_tables, to_toml
 from kinfold.training.config.settings import RunConfig
 from kinfold.training.folder import RunFolder
 
-LARGEST = 100  # folds of a protocol
+MAX_FOLDS = 100  # of a protocol
 
 
 @dataclass(frozen=True, eq=False)
-class Repetition:
-    """One seed of a method. runs: those of its folds that were begun. whole: all folds together, where the test classes
-    are opened when all of them are trained; None where a fold is not begun. alone: a run on its own, which looks at its
-    test classes itself."""
+class ReportRepeat:
+    """One seed of a method.
+
+    Args:
+        seed: The seed.
+        runs: Runs of its folds that were started.
+        repeat: All folds together; None if a fold was not started. It evaluates the test classes after all are trained.
+        standalone: Whether it is a single run that evaluates its test classes itself.
+    """
 
     seed: int
     runs: Sequence[Run]
-    whole: Repeat | None = None
-    alone: bool = False
+    repeat: Repeat | None = None
+    standalone: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to decide, so that the test classes may be looked at."""
-        if self.whole is not None:
-            return self.whole.tested
-        return self.alone and self.runs[0].finished
+        """Whether nothing is left to decide, so that the test classes may be shown."""
+        if self.repeat is not None:
+            return self.repeat.tested
+        return self.standalone and self.runs[0].finished
 
     @property
-    def space(self) -> Run | Repeat | None:
-        """What to embed with: all folds side by side once the test classes were opened, else the first of them."""
-        if self.whole is not None and self.whole.tested:
-            return self.whole
+    def embedder(self) -> Run | Repeat | None:
+        """What embeds items: all folds side by side after the test, else the first fold; None before any."""
+        if self.repeat is not None and self.repeat.tested:
+            return self.repeat
         return self.runs[0] if self.runs else None
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """A method on a data set."""
+class ReportMethod:
+    """A method on a dataset.
+
+    Args:
+        data: Name of the dataset.
+        name: Name of the method.
+        repeats: Its repeats, one for each seed.
+    """
 
     data: str
-    method: str
-    repetitions: Sequence[Repetition]
+    name: str
+    repeats: Sequence[ReportRepeat]
 
     @property
     def runs(self) -> list[Run]:
-        return [run for repetition in self.repetitions for run in repetition.runs]
+        """Runs of all repeats and folds."""
+        return [run for repeat in self.repeats for run in repeat.runs]
 
-    def named(self, repetition: Repetition) -> str:
-        return f"{self.method}, seed {repetition.seed}"
+    def label(self, repeat: ReportRepeat) -> str:
+        """Name of one repeat in messages and legends."""
+        return f"{self.name}, seed {repeat.seed}"
 
 
 @dataclass(frozen=True, eq=False)
 class ReportInputs:
-    """A folder with its subjects; bench: where it is one; unopened: runs beside them that could not be read, and
-    why."""
+    """What lies in a folder.
+
+    Args:
+        folder: The folder.
+        methods: Methods on datasets.
+        bench: The benchmark, if the folder is one.
+        unreadable: Why some runs in the folder could not be opened.
+    """
 
     folder: Path
-    subjects: Sequence[Subject]
+    methods: Sequence[ReportMethod]
     bench: Bench | None = None
-    unopened: Sequence[str] = ()
+    unreadable: Sequence[str] = ()
 
     @property
     def data(self) -> list[str]:
-        return [*dict.fromkeys(subject.data for subject in self.subjects)]
+        """Names of the datasets."""
+        return [*dict.fromkeys(method.data for method in self.methods)]
 
     @property
     def seeds(self) -> list[int]:
-        return sorted({repetition.seed for subject in self.subjects for repetition in subject.repetitions})
+        """Seeds of all repeats."""
+        return sorted({repeat.seed for method in self.methods for repeat in method.repeats})
 
     @property
     def protocol(self) -> str:
+        """Name of the protocol that assigns classes to splits."""
         if self.bench is not None:
             return self.bench.suite.protocol
-        return self.subjects[0].runs[0].config.data.protocol
+        return self.methods[0].runs[0].config.data.protocol
 
     @property
     def kind(self) -> str:
-        """run: one repeat of one method; bench: everything else."""
-        single = len(self.subjects) == len(self.subjects[0].repetitions) == 1
+        """ "run" for one repeat of one method, else "bench"."""
+        single = len(self.methods) == len(self.methods[0].repeats) == 1
         return "run" if self.bench is None and single else "bench"
+
+    @property
+    def method_styles(self) -> dict[str, int]:
+        """Method -> its number, which gives it the same color and dash in all charts."""
+        return {name: number for number, name in enumerate(dict.fromkeys(method.name for method in self.methods))}
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """Cell of a bench -> what went wrong. What went wrong in a search is told by the bench itself."""
+        """Run or repeat of a benchmark -> its error. Errors in a hyper-parameter search are not included."""
         if self.bench is None:
             return {}
-        suite, place = self.bench.suite, self.bench.place
-        found: dict[str, str] = {}
-        for subject in self.subjects:
+        suite, folder = self.bench.suite, self.bench.place
+        failures: dict[str, str] = {}
+        for method in self.methods:
             for seed in suite.seeds:
-                cells = [BenchRun(subject.data, subject.method, seed, fold) for fold in range(suite.folds)]
-                for name in (*(cell.name for cell in cells), cells[0].repeat):
-                    record = place.record(name)
+                runs = [BenchRun(method.data, method.name, seed, fold) for fold in range(suite.folds)]
+                for name in (*(run.name for run in runs), runs[0].repeat):
+                    record = folder.record(name)
                     if record is not None and record["error"] is not None:
-                        found[name] = record["error"]
-        return found
+                        failures[name] = record["error"]
+        return failures
 
 
 def find_inputs(folder: Path | str) -> ReportInputs:
-    """A run, a repeat, a bench, or a folder of runs; ValueError where it is none of these."""
+    """Find the runs in a folder of a run, a repeat, a benchmark, or several runs.
+
+    Raises:
+        ValueError: The folder is none of these.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; give that of a run (kinfold train) or a bench (kinfold bench)")
     if BenchFolder(folder).begun:
-        return _bench(Bench.open(folder))
+        return _open_bench(Bench.open(folder))
     if is_repeat(folder):
-        for fold in range(LARGEST):
+        for fold in range(MAX_FOLDS):
             check_path(fold_folder(folder, fold), folder)
-        runs = _begun(fold_folder(folder, fold) for fold in range(LARGEST))
+        runs = _open_started(fold_folder(folder, fold) for fold in range(MAX_FOLDS))
         if not runs:
-            raise ValueError(f"{folder} is the folder of a repeat of which nothing was begun yet")
-        seed, named = runs[0].config.seed, runs[0].config
-        return ReportInputs(folder, [Subject(data_name(named), method_name(named), [_repetition(folder, seed, runs)])])
+            raise ValueError(f"{folder} is the folder of a repeat of which no run was started yet")
+        config = runs[0].config
+        repeat = _create_repeat(folder, config.seed, runs)
+        return ReportInputs(folder, [ReportMethod(name_data(config), name_method(config), [repeat])])
     if RunFolder(folder).begun:
         run = Run.open(folder)
-        given = run.config
-        return ReportInputs(
-            folder, [Subject(data_name(given), method_name(given), [Repetition(given.seed, [run], alone=True)])]
-        )
-    runs, unopened = _readable(path for path in sorted(folder.iterdir()) if path.is_dir())
+        repeat = ReportRepeat(run.config.seed, [run], standalone=True)
+        return ReportInputs(folder, [ReportMethod(name_data(run.config), name_method(run.config), [repeat])])
+    runs, unreadable = _open_readable(path for path in sorted(folder.iterdir()) if path.is_dir())
     if runs:
-        return ReportInputs(folder, _grouped(runs), unopened=unopened)
-    if unopened:
-        raise ValueError(unopened[0])
-    below = [path.parent.name for path in sorted(folder.glob("*/suite.toml"))]
-    advice = f"; it holds benches, give one of them: {', '.join(below)}" if below else ""
+        return ReportInputs(folder, _group_by_method(runs), unreadable=unreadable)
+    if unreadable:
+        raise ValueError(unreadable[0])
+    benches = [path.parent.name for path in sorted(folder.glob("*/suite.toml"))]
+    advice = f"; it holds benches, give one of them: {', '.join(benches)}" if benches else ""
     raise ValueError(f"{folder} is neither a run, nor a bench, nor a folder of runs{advice}")
 
 
-def method_name(given: RunConfig) -> str:
-    return given.loss.name if given.miner is None else f"{given.loss.name} + {given.miner.name}"
+def name_method(config: RunConfig) -> str:
+    """Name a method by its loss and miner."""
+    return config.loss.name if config.miner is None else f"{config.loss.name} + {config.miner.name}"
 
 
-def data_name(given: RunConfig) -> str:
-    """That of the data set, or of the folder or file that somebody's own data lies in."""
-    own = given.data.name in ("folder", "table", "features") and given.data.root is not None
-    return Path(str(given.data.root)).stem if own else given.data.name
+def name_data(config: RunConfig) -> str:
+    """Return the name of a registered dataset, or of the folder or file of the user's data."""
+    from_files = config.data.name in ("folder", "table", "features") and config.data.root is not None
+    return Path(str(config.data.root)).stem if from_files else config.data.name
 
 
-def _bench(bench: Bench) -> ReportInputs:
-    suite, place = bench.suite, bench.place.path
-    subjects = []
+def _open_bench(bench: Bench) -> ReportInputs:
+    suite, folder = bench.suite, bench.place.path
+    methods = []
     for data in suite.sources:
         for method in suite.methods:
-            repetitions = []
+            repeats = []
             for seed in suite.seeds:
-                cells = [BenchRun(data, method, seed, fold) for fold in range(suite.folds)]
-                runs = _begun(bench.place.inside(cell.name) for cell in cells)
-                repetitions.append(_repetition(place / cells[0].repeat, seed, runs))
-            subjects.append(Subject(data, method, repetitions))
-    return ReportInputs(place, subjects, bench)
+                bench_runs = [BenchRun(data, method, seed, fold) for fold in range(suite.folds)]
+                runs = _open_started(bench.place.inside(run.name) for run in bench_runs)
+                repeats.append(_create_repeat(folder / bench_runs[0].repeat, seed, runs))
+            methods.append(ReportMethod(data, method, repeats))
+    return ReportInputs(folder, methods, bench)
 
 
-def _repetition(folder: Path, seed: int, runs: Sequence[Run]) -> Repetition:
-    begun = bool(runs) and len(runs) == count_folds(runs[0].config.data.protocol)
-    return Repetition(seed, runs, Repeat(folder, runs) if begun else None)
+def _create_repeat(folder: Path, seed: int, runs: Sequence[Run]) -> ReportRepeat:
+    all_started = bool(runs) and len(runs) == count_folds(runs[0].config.data.protocol)
+    return ReportRepeat(seed, runs, Repeat(folder, runs) if all_started else None)
 
 
-def _begun(folders: Iterable[Path]) -> list[Run]:
+def _open_started(folders: Iterable[Path]) -> list[Run]:
     return [Run.open(folder) for folder in folders if RunFolder(folder).begun]
 
 
-def _readable(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
-    """Runs, and why others are none that can be shown, as where a plugin is missing."""
-    runs, unopened = list[Run](), list[str]()
+def _open_readable(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """Runs, and why others cannot be opened, for example because a plugin is missing."""
+    runs: list[Run] = []
+    unreadable: list[str] = []
     for folder in folders:
         try:
-            runs += _begun([folder])
-        except ValueError as wrong:
-            unopened.append(str(wrong))
-    return runs, unopened
+            runs += _open_started([folder])
+        except ValueError as error:
+            unreadable.append(str(error))
+    return runs, unreadable
 
 
-def _grouped(runs: Sequence[Run]) -> list[Subject]:
-    """Runs that differ in nothing but their seeds are one method, called by what their folders have in common."""
-    groups: dict[str, list[Run]] = {}
+def _group_by_method(runs: Sequence[Run]) -> list[ReportMethod]:
+    """Group runs that differ only in their seeds; two runs of one seed are two methods."""
+    by_config: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(to_toml(to_tables(replace(run.config, seed=0))), []).append(run)
-    split: list[list[Run]] = []
-    for group in groups.values():
+        by_config.setdefault(to_toml(to_tables(replace(run.config, seed=0))), []).append(run)
+    groups: list[list[Run]] = []
+    for group in by_config.values():
         seeds = Counter(run.config.seed for run in group)
-        split += [group] if max(seeds.values()) == 1 else [[run] for run in group]
-    names = [_name(group) for group in split]
-    unclear = {name for name, count in Counter(names).items() if count > 1}
-    subjects = []
-    for name, group in zip(names, split, strict=True):
-        own = group[0].folder.name if name in unclear else name
-        repetitions = [Repetition(run.config.seed, [run], alone=True) for run in group]
-        subjects.append(Subject(data_name(group[0].config), own, repetitions))
-    return subjects
+        groups += [group] if max(seeds.values()) == 1 else [[run] for run in group]
+    names = [_name_group(group) for group in groups]
+    ambiguous = {name for name, count in Counter(names).items() if count > 1}
+    methods = []
+    for name, group in zip(names, groups, strict=True):
+        repeats = [ReportRepeat(run.config.seed, [run], standalone=True) for run in group]
+        method = group[0].folder.name if name in ambiguous else name
+        methods.append(ReportMethod(name_data(group[0].config), method, repeats))
+    return methods
 
 
-def _name(group: Sequence[Run]) -> str:
-    """What their folders have in common; where that is loss and miner, as both are written elsewhere."""
-    common, full = _common(group), method_name(group[0].config)
-    return full if full.replace(" + ", "-") == common else common
-
-
-def _common(group: Sequence[Run]) -> str:
-    """Its folder's name without the number of the seed."""
-    seed = group[0].config.seed
-    return re.sub(rf"(?<=.)[-_. ]?(seed)?[-_. ]?{seed}$", "", group[0].folder.name)
+def _name_group(group: Sequence[Run]) -> str:
+    """Name of the first folder without its seed; "loss + miner" if it is called after both."""
+    config = group[0].config
+    name = re.sub(rf"(?<=.)[-_. ]?(seed)?[-_. ]?{config.seed}$", "", group[0].folder.name)
+    method = name_method(config)
+    return method if method.replace(" + ", "-") == name else name

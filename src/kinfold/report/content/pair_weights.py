@@ -1,5 +1,6 @@
-"""Which pairs each loss looks at: dL/dS against similarity, on one batch of the run's own data."""
+"""Which pairs a loss weights: dL/dS by similarity, on one batch of the training data."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,113 +14,131 @@ from kinfold.files.checksums import digest_files
 from kinfold.files.state import read_state
 from kinfold.losses import Loss, Mined
 from kinfold.pairs import normalize
-from kinfold.report.content.datasets import Library
-from kinfold.report.content.inputs import ReportInputs, Subject
-from kinfold.report.content.json_values import number, numbers
-from kinfold.report.content.path_redaction import without_places
+from kinfold.report.charts import NEGATIVE, POSITIVE, Axis, Chart, Series
+from kinfold.report.content.datasets import RunDatasets
+from kinfold.report.content.inputs import ReportInputs, ReportMethod
+from kinfold.report.content.json_values import round_number, round_numbers
+from kinfold.report.content.path_redaction import redact_paths
 from kinfold.training import Run, parts
 from kinfold.training.run import weight_files
 
 BINS = 40
-MOST = 24  # methods
-LARGEST_BATCH = 1024
-LESS = 4  # items of a class, where the batches of a run cannot be drawn again
+MAX_METHODS = 24
+MAX_BATCH = 1024
+PER_CLASS = 4  # items of a class, if the sampler of a run cannot draw its batches again
 
 
-def pair_weights(found: ReportInputs, library: Library, missing: list[str]) -> list[dict[str, Any]]:
-    """One entry for each method on the first data set, from its first run; why there is none joins `missing`."""
-    subjects = [subject for subject in found.subjects if subject.data == found.data[0] and subject.runs]
-    if len(subjects) > MOST:
-        missing.append(f"pair weights: those of the first {MOST} of {len(subjects)} methods")
-    entries = []
-    for subject in subjects[:MOST]:
+def describe_pair_weights(inputs: ReportInputs, datasets: RunDatasets, missing: list[str]) -> list[Chart]:
+    """Describe a chart for each method on the first dataset, from its first run; problems are added to `missing`."""
+    methods = [method for method in inputs.methods if method.data == inputs.data[0] and method.runs]
+    if len(methods) > MAX_METHODS:
+        missing.append(f"pair weights: those of the first {MAX_METHODS} of {len(methods)} methods")
+    charts = []
+    for method in methods[:MAX_METHODS]:
         try:
-            entries.append({"name": subject.method, **_weights(subject, library)})
-        except (ValueError, OSError, ImportError) as wrong:
-            missing.append(f"no pair weights of {subject.method}: {without_places(str(wrong))}")
-    return entries
+            weights = _load_pair_weights(method, datasets)
+        except (ValueError, OSError, ImportError) as error:
+            missing.append(f"no pair weights of {method.name}: {redact_paths(str(error))}")
+        else:
+            charts.append(_describe_chart(method.name, weights))
+    return charts
 
 
-def _weights(subject: Subject, library: Library) -> dict[str, Any]:
-    run = subject.runs[0]
-    files = [*weight_files(run), *_newest(run)]
+def _describe_chart(name: str, weights: dict[str, Any]) -> Chart:
+    series = [
+        Series("positive pairs", weights["similarity"], weights["positives"], POSITIVE),
+        Series("negative pairs", weights["similarity"], weights["negatives"], NEGATIVE),
+    ]
+    y = Axis("dL/dS, mean over pairs", include_zero=True)
+    return Chart(f"pair weights {name}", name, Axis("similarity"), y, series)
+
+
+def _load_pair_weights(method: ReportMethod, datasets: RunDatasets) -> dict[str, Any]:
+    run = method.runs[0]
     if not weight_files(run):
         raise ValueError("it has no weights yet")
-    train = library.splits(run)["train"]
-    key = f"{digest_files(files)} {library.identity(train)} {run.background}"
-    return load_or_compute(run.folder, "report-weights", key, lambda: binned_weights(run, train))
+    train = datasets.load_splits(run)["train"]
+    key = f"{digest_files([*weight_files(run), *_find_checkpoint(run)])} {datasets.identify(train)} {run.background}"
+    return load_or_compute(run.folder, "report-weights", key, lambda: compute_pair_weights(run, train))
 
 
-def binned_weights(run: Run, train: Dataset) -> dict[str, Any]:
-    """The mean weight of kin and of others in each bin of similarity; None where a bin is empty.
+def compute_pair_weights(run: Run, train: Dataset) -> dict[str, Any]:
+    """Compute the mean weight of positive and of negative pairs in each bin of similarity.
 
-    Pairs that a miner left out count with the weight that they have, zero. A loss with proxies compares items with
-    those, as they were at the last checkpoint.
+    Pairs that a miner left out count with weight zero. A loss with proxies compares items with proxies, as they were
+    at the last checkpoint.
+
+    Args:
+        run: The run, for its model and its loss.
+        train: Its training data.
+
+    Returns:
+        "similarity": Centers of the bins. "positives", "negatives": Mean weights, None for an empty bin.
+        "batch": Size of the batch. "largest": The largest absolute weight.
     """
-    given = run.config
-    model = run.model()
-    objective = parts.build_objective(given, len(train.classes), model)
-    for path in _newest(run):
+    objective = parts.build_objective(run.config, len(train.classes), run.model())
+    for path in _find_checkpoint(run):
         objective.load_state_dict(read_state(path)["objective"])
     loss = objective.loss
-    inner = loss.loss if isinstance(loss, Mined) else loss
+    pair_loss = loss.loss if isinstance(loss, Mined) else loss
     mask = np.zeros(len(train), dtype=bool)
-    mask[_batch(run, train)] = True
+    mask[_draw_batch(run, train)] = True
     batch = train.where(mask)
     embeddings = run.embed(batch)
     if not embeddings.isfinite().all():
         raise ValueError("its weights are not usable: embeddings are not finite")
     weights = loss.pair_weights(embeddings, batch.labels).detach()
-    similarity, kin, counted = _pairs(inner, embeddings, batch.labels)
-    return _binned(similarity, weights.reshape(similarity.shape), kin, counted, inner)
+    similarity, positive, valid = _compare(pair_loss, embeddings, batch.labels)
+    return _average_in_bins(similarity, weights.reshape(similarity.shape), positive, valid, pair_loss.normalize)
 
 
-def _batch(run: Run, train: Dataset) -> list[int]:
-    """The first batch of the run; of a sampler that chooses by embeddings, a batch of several items of each class."""
-    given = run.config
-    sampler = parts.build_sampler(given, train.labels)
+def _draw_batch(run: Run, train: Dataset) -> list[int]:
+    """The first batch of the run; if its sampler chooses by embeddings, a batch of several items of each class."""
+    sampler = parts.build_sampler(run.config, train.labels)
     if not sampler.ready:
-        size = min(sampler.batch_size, len(train)) // LESS * LESS
-        sampler = samplers.create("spc", train.labels, batch_size=size, per_class=LESS, seed=given.seed)
-    return next(iter(sampler))[:LARGEST_BATCH]
+        size = min(sampler.batch_size, len(train)) // PER_CLASS * PER_CLASS
+        sampler = samplers.create("spc", train.labels, batch_size=size, per_class=PER_CLASS, seed=run.config.seed)
+    return next(iter(sampler))[:MAX_BATCH]
 
 
-def _pairs(loss: Loss, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, R) each: similarity as the loss sees it, who is kin, and which pairs count: not an item with itself."""
+def _compare(loss: Loss, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, R) each: similarities as the loss computes them, positive pairs, and valid pairs (no item with itself)."""
     x = normalize(embeddings.float()) if loss.normalize else embeddings.float()
     if loss.proxies is None:
-        kin = labels[:, None] == labels
-        return x @ x.T, kin, ~torch.eye(len(labels), dtype=torch.bool)
-    centres = loss.proxies.detach().flatten(0, -2).float()
-    y = normalize(centres) if loss.normalize else centres
-    owner = torch.arange(loss.proxies.shape[0]).repeat_interleave(len(centres) // loss.proxies.shape[0])
-    kin = labels[:, None] == owner
-    return x @ y.T, kin, torch.ones_like(kin)
+        positive = labels[:, None] == labels
+        return x @ x.T, positive, ~torch.eye(len(labels), dtype=torch.bool)
+    proxies = loss.proxies.detach().flatten(0, -2).float()
+    y = normalize(proxies) if loss.normalize else proxies
+    classes = torch.arange(loss.proxies.shape[0]).repeat_interleave(len(proxies) // loss.proxies.shape[0])
+    positive = labels[:, None] == classes
+    return x @ y.T, positive, torch.ones_like(positive)
 
 
-def _binned(similarity: Tensor, weights: Tensor, kin: Tensor, counted: Tensor, loss: Loss) -> dict[str, Any]:
+def _average_in_bins(
+    similarity: Tensor, weights: Tensor, positive: Tensor, valid: Tensor, normalized: bool
+) -> dict[str, Any]:
     low, high = -1.0, 1.0
-    if not loss.normalize:
-        low, high = float(similarity[counted].min()), float(similarity[counted].max())
+    if not normalized:
+        low, high = float(similarity[valid].min()), float(similarity[valid].max())
         high = high if high > low else low + 1.0
-    place = ((similarity.double() - low) * (BINS / (high - low))).long().clamp(0, BINS - 1)
+    bins = ((similarity.double() - low) * (BINS / (high - low))).long().clamp(0, BINS - 1)
     means = []
-    for mask in (kin & counted, ~kin & counted):
-        count = torch.bincount(place[mask], minlength=BINS)
-        total = torch.zeros(BINS, dtype=torch.float64).index_add_(0, place[mask], weights[mask].double())
+    for mask in (positive & valid, ~positive & valid):
+        count = torch.bincount(bins[mask], minlength=BINS)
+        total = torch.zeros(BINS, dtype=torch.float64).index_add_(0, bins[mask], weights[mask].double())
         means.append([value / n if n else None for value, n in zip(total.tolist(), count.tolist(), strict=True)])
     used = [number for number in range(BINS) if means[0][number] is not None or means[1][number] is not None]
     span = slice(used[0], used[-1] + 1) if used else slice(0, 0)
-    centres = [low + (place + 0.5) * (high - low) / BINS for place in range(BINS)]
+    centers = [low + (number + 0.5) * (high - low) / BINS for number in range(BINS)]
     return {
-        "similarity": numbers(centres[span]),
-        "kin": numbers(means[0][span]),
-        "others": numbers(means[1][span]),
+        "similarity": round_numbers(centers[span]),
+        "positives": round_numbers(means[0][span]),
+        "negatives": round_numbers(means[1][span]),
         "batch": weights.shape[0],
-        "largest": number(float(weights.abs().max())),
+        "largest": round_number(float(weights.abs().max())),
     }
 
 
-def _newest(run: Run) -> list[Any]:
-    """The last checkpoint, where the loss' own parameters are; none where it was removed."""
+def _find_checkpoint(run: Run) -> list[Path]:
+    """The last checkpoint, which holds the parameters of the loss; empty if it was removed."""
     return sorted(run.run_folder.checkpoints.glob("*.safetensors"))[-1:]

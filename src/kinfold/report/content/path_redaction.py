@@ -1,64 +1,64 @@
-"""What a report may tell of where things lie: names inside the run and its data, nothing of the machine around them."""
+"""Which names of files a report may show: those inside the run and its data, nothing of the machine around them."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from kinfold.data import ImageFile, ImageFiles
+from kinfold.data import ImageFiles
 from kinfold.data.items import Items
 from kinfold.training.config.parsing import to_toml
 
-# folders and at least one more name: "/home/ann/birds.csv", "C:\data\birds.csv"
-_PATH = re.compile(r"(?<![\w.~/\\])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"/\\:;,()<>]+[/\\])+(?=[^\s'\"/\\:;,()<>]|$)")
-SHORTENED = ("data.root", "model.weights")
+# one folder or more, then another name: "/home/ann/birds.csv", "C:\data\birds.csv"
+_FOLDERS = re.compile(r"(?<![\w.~/\\])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"/\\:;,()<>]+[/\\])+(?=[^\s'\"/\\:;,()<>]|$)")
+_PATH_KEYS = ("data.root", "model.weights")
 
 
-def shown_folder(folder: Path) -> str:
-    """As it is called from here; by its last name where it lies elsewhere."""
+def display_folder(folder: Path) -> str:
+    """Return a folder relative to the working directory, or only its last name if it lies elsewhere."""
     absolute, here = folder.resolve(), Path.cwd()
     return absolute.relative_to(here).as_posix() if here in absolute.parents else absolute.name
 
 
-def without_places(text: str) -> str:
-    """A message in which every path from the root of a disk is cut to its last name.
+def redact_paths(text: str) -> str:
+    """Shorten every absolute path of a message to its last name.
 
-    >>> without_places("/home/ann/birds/wren.jpg is missing; see 'C:\\\\data\\\\birds.csv' and runs/first")
+    >>> redact_paths("/home/ann/birds/wren.jpg is missing; see 'C:\\\\data\\\\birds.csv' and runs/first")
     "wren.jpg is missing; see 'birds.csv' and runs/first"
     """
-    return _PATH.sub("", text)
+    return _FOLDERS.sub("", text)
 
 
-def configuration_text(tables: Mapping[str, Any]) -> str:
-    """A configuration as TOML, files of this machine by their last names."""
-    made = {key: dict(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
-    cut = []
-    for place in SHORTENED:
-        table, _, key = place.partition(".")
-        value = made.get(table, {}).get(key)
-        if isinstance(value, str) and Path(value).is_absolute():
-            made[table][key] = Path(value).name
-            cut.append(place)
-    options = made.get("data", {}).get("options", {})
-    if any(isinstance(value, str) and Path(value).is_absolute() for value in options.values()):
-        short = {key: Path(v).name if isinstance(v, str) and Path(v).is_absolute() else v for key, v in options.items()}
-        made["data"]["options"] = short
-        cut.append("data.options")
-    told = f"# shortened here to the last name: {', '.join(cut)}\n" if cut else ""
-    return told + to_toml(made)
+def redact_config(tables: Mapping[str, Any]) -> str:
+    """Return a configuration as TOML, with absolute paths shortened to their last names."""
+    config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
+    shortened = []
+    for key in _PATH_KEYS:
+        table, _, name = key.partition(".")
+        value = config.get(table, {}).get(name)
+        if _is_absolute(value):
+            config[table][name] = Path(value).name
+            shortened.append(key)
+    options = config.get("data", {}).get("options", {})
+    if any(map(_is_absolute, options.values())):
+        short = {key: Path(value).name if _is_absolute(value) else value for key, value in options.items()}
+        config["data"]["options"] = short
+        shortened.append("data.options")
+    comment = f"# shortened here to the last name: {', '.join(shortened)}\n" if shortened else ""
+    return comment + to_toml(config)
 
 
-def inside(items: Items, place: int) -> bool:
-    """Whether the picture of an item may be shown: it is held in memory, or is a file below the folder of its data."""
+def _is_absolute(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and Path(value).is_absolute()
+
+
+def is_inside(items: Items, index: int) -> bool:
+    """Return whether an image may be shown: it is in memory, or its file is below the folder of its dataset."""
     if not isinstance(items, ImageFiles):
         return True
-    return items[place].path.resolve().is_relative_to(items.root.resolve())
+    return items[index].path.resolve().is_relative_to(items.root.resolve())
 
 
-def item_text(items: Items, place: int) -> str:
-    """What an item is called: its file within the data set, or its number."""
-    thing = items[place] if isinstance(items, ImageFiles) else None
-    if not isinstance(thing, ImageFile):
-        return f"#{place}"
-    assert isinstance(items, ImageFiles)
-    return str(items.paths[place]) if inside(items, place) else f"#{place}"
+def name_item(items: Items, index: int) -> str:
+    """Return the file of an item relative to its dataset, or its number."""
+    return str(items.paths[index]) if isinstance(items, ImageFiles) and is_inside(items, index) else f"#{index}"

@@ -1,182 +1,213 @@
-"""The tables of a report: means with intervals, what was published beside them, and how to make each row again."""
+"""The result tables of a report: means with intervals, published values beside them, and how to rerun each row."""
 
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from kinfold.experiments.statistics import compare_methods
 from kinfold.experiments.tables import AS_THEY_ARE, Entry, assemble_rows, describe_caution
-from kinfold.report.content.inputs import Repetition, ReportInputs, Subject
-from kinfold.report.content.path_redaction import configuration_text, shown_folder, without_places
-from kinfold.report.content.published_values import published_values
-from kinfold.report.content.reference_scores import references
+from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
+from kinfold.report.content.path_redaction import display_folder, redact_config, redact_paths
+from kinfold.report.content.published_values import PublishedValues, read_published_values
+from kinfold.report.content.reference_scores import read_references
 from kinfold.training.config.parsing import read_tables
 from kinfold.training.selection import is_better
 
 Values = dict[str, dict[str, dict[int, float]]]  # method -> metric -> seed -> value
-RESULTS = {  # where each result of a run and of a repeat is written, and what it is called
+RESULTS = {  # keys of scores.json, and what they are called
     "test": "test classes",
     "separated": "test classes",
     "concatenated": "test classes, the models of all folds side by side",
     "validation": "validation classes",
 }
-BOLD = "bold: the best, told apart from every other method (paired by seed, Holm's correction, 5 %)"
-NOT_BOLD = "nothing is bold: no method is told apart from every other (paired by seed, Holm's correction, 5 %)"
-ONE = "one repeat, so no intervals and no comparisons"
+_TEST = "paired by seed, Holm's correction, 5 %"
+BOLD = f"bold: the best, significantly better than every other method ({_TEST})"
+NOT_BOLD = f"nothing is bold: no method is significantly better than every other ({_TEST})"
+ONE_REPEAT = "one repeat, so no intervals and no comparisons"
 INTERVALS = "±: half width of the 95 % interval of the mean (Student's t), wide where repeats are few; not their range"
 
 
-def tables(found: ReportInputs) -> list[dict[str, Any]]:
-    """One table for each data set and result; a validation table where nothing else was measured."""
-    made = []
-    for data in found.data:
-        subjects = [subject for subject in found.subjects if subject.data == data]
-        values = {result: _values(subjects, result) for result in RESULTS}
-        tested = [result for result in RESULTS if result != "validation" and _any(values[result])]
-        shown = tested or ["validation" if _any(values["validation"]) else "test"]
-        for result in shown:
-            made.append(_table(found, subjects, result, values[result]))
-        if tested and found.bench is None and len(subjects) == 1 and _any(values["validation"]):
-            made.append(_table(found, subjects, "validation", values["validation"]))
-    return made
+def describe_tables(inputs: ReportInputs) -> list[dict[str, Any]]:
+    """Describe a table for each dataset and result; a validation table if nothing else was measured."""
+    tables = []
+    for data in inputs.data:
+        methods = [method for method in inputs.methods if method.data == data]
+        values = {result: _collect_values(methods, result) for result in RESULTS}
+        tested = [result for result in RESULTS if result != "validation" and _has_values(values[result])]
+        for result in tested or ["validation" if _has_values(values["validation"]) else "test"]:
+            tables.append(_describe_table(inputs, methods, result, values[result]))
+        if tested and inputs.bench is None and len(methods) == 1 and _has_values(values["validation"]):
+            tables.append(_describe_table(inputs, methods, "validation", values["validation"]))
+    return tables
 
 
-def scores(repetition: Repetition) -> dict[str, Any]:
-    """What scores.json says of a repeat or a run; nothing while it is not finished."""
-    if repetition.whole is not None and repetition.whole.tested:
-        return repetition.whole.scores
-    # of a repeat of one fold that is trained, and whose test classes were not opened yet, what it reached without them
-    single = repetition.alone or (repetition.whole is not None and len(repetition.runs) == 1)
-    return repetition.runs[0].scores if single and repetition.runs[0].finished else {}
+def read_scores(repeat: ReportRepeat) -> dict[str, Any]:
+    """Return scores.json of a repeat or a run; empty before it is finished."""
+    if repeat.repeat is not None and repeat.repeat.tested:
+        return repeat.repeat.scores
+    # a repeat of one fold that is trained but not tested yet has the scores of its run
+    single = repeat.standalone or (repeat.repeat is not None and len(repeat.runs) == 1)
+    return repeat.runs[0].scores if single and repeat.runs[0].finished else {}
 
 
-def metrics(subjects: Sequence[Subject]) -> list[str]:
-    return [*dict.fromkeys(name for s in subjects for run in s.runs for name in run.config.evaluation.metrics)]
+def is_inflated(inputs: ReportInputs) -> bool:
+    """Return whether any scores were selected on the test classes."""
+    scores = [read_scores(repeat) for method in inputs.methods for repeat in method.repeats]
+    return any(entry.get("inflated", False) for entry in scores)
 
 
-def _values(subjects: Sequence[Subject], result: str) -> Values:
+def get_main_metric(inputs: ReportInputs) -> str:
+    """Return the metric by which methods are compared."""
+    if inputs.bench is not None:
+        return inputs.bench.suite.metric
+    return inputs.methods[0].runs[0].config.evaluation.metric
+
+
+def _list_metrics(methods: Sequence[ReportMethod]) -> list[str]:
+    runs = [run for method in methods for run in method.runs]
+    return [*dict.fromkeys(name for run in runs for name in run.config.evaluation.metrics)]
+
+
+def _collect_values(methods: Sequence[ReportMethod], result: str) -> Values:
+    """Values of all metrics that were asked for, empty for those without a value."""
+    asked = _list_metrics(methods)
     values: Values = {}
-    for subject in subjects:
-        own: dict[str, dict[int, float]] = {name: {} for name in metrics(subjects)}
-        for repetition in subject.repetitions:
-            for name, value in scores(repetition).get(result, {}).items():
-                if value is not None and math.isfinite(value):
-                    own.setdefault(name, {})[repetition.seed] = value
-        values[subject.method] = own
+    for method in methods:
+        scores = {repeat.seed: read_scores(repeat).get(result, {}) for repeat in method.repeats}
+        values[method.name] = {name: {} for name in asked} | _group_by_metric(scores)
     return values
 
 
-def _starts(subjects: Sequence[Subject], result: str) -> Values:
-    """What the same models scored before their first step, as far as it was written down."""
-    values: Values = {}
-    for subject in subjects:
-        by_metric = values.setdefault(subject.method, {})
-        for repetition in subject.repetitions:
-            for name, value in scores(repetition).get("start", {}).get(result, {}).items():
-                if value is not None and math.isfinite(value):
-                    by_metric.setdefault(name, {})[repetition.seed] = value
+def _collect_start_values(methods: Sequence[ReportMethod], result: str) -> Values:
+    """Values of the same models before their first step, where they were recorded."""
+    return {
+        method.name: _group_by_metric(
+            {repeat.seed: read_scores(repeat).get("start", {}).get(result, {}) for repeat in method.repeats}
+        )
+        for method in methods
+    }
+
+
+def _group_by_metric(scores: Mapping[int, Mapping[str, float | None]]) -> dict[str, dict[int, float]]:
+    """Metric -> seed -> value, without undefined values."""
+    values: dict[str, dict[int, float]] = {}
+    for seed, metrics in scores.items():
+        for name, value in metrics.items():
+            if value is not None and math.isfinite(value):
+                values.setdefault(name, {})[seed] = value
     return values
 
 
-def untrained(subject: Subject) -> str:
-    """Why a method is compared with no other, where some of its repeats ended with the weights they began with."""
-    marks = [entry["selected_start"] for entry in map(scores, subject.repetitions) if "selected_start" in entry]
+def _has_values(values: Values) -> bool:
+    return any(seeds for metrics in values.values() for seeds in metrics.values())
+
+
+def _describe_untrained(method: ReportMethod) -> str:
+    """Why a method is not compared: some of its repeats selected the weights before training."""
+    marks = [scores["selected_start"] for scores in map(read_scores, method.repeats) if "selected_start" in scores]
     count = len(marks)
     return f"{sum(marks)} of {count} repeats selected the start: compared with no method" if any(marks) else ""
 
 
-def _start_note(subject: Subject) -> str:
-    """What to know of the numbers of a method of which some runs selected the start."""
-    finished = [run.scores for run in subject.runs if run.finished]
-    count = sum(bool(entry.get("selected_start")) for entry in finished)
-    return untrained(subject) or (f"{count} of {len(finished)} runs selected the start" if count else "")
+def _describe_start(method: ReportMethod) -> str:
+    """A note for a method of which some runs selected the weights before training."""
+    finished = [run.scores for run in method.runs if run.finished]
+    count = sum(bool(scores.get("selected_start")) for scores in finished)
+    return _describe_untrained(method) or (f"{count} of {len(finished)} runs selected the start" if count else "")
 
 
-def _any(values: Values) -> bool:
-    return any(seeds for own in values.values() for seeds in own.values())
-
-
-def _table(found: ReportInputs, subjects: Sequence[Subject], result: str, values: Values) -> dict[str, Any]:
-    data = subjects[0].data
-    columns = metrics(subjects)
-    published = published_values(found.folder, data, result)
+def _describe_table(
+    inputs: ReportInputs, methods: Sequence[ReportMethod], result: str, values: Values
+) -> dict[str, Any]:
+    data = methods[0].data
+    columns = _list_metrics(methods)
+    published = read_published_values(inputs.folder, data, result)
     columns += [column for column in published.columns if column not in columns]
-    notes = {subject.method: _why(found, subject, columns, values[subject.method]) for subject in subjects}
-    for subject in subjects:
-        selected = _start_note(subject)
-        measured = [column for column in columns if selected and values[subject.method].get(column)]
-        notes[subject.method] |= dict.fromkeys(measured, selected)
-    left_out = {subject.method: why for subject in subjects if (why := untrained(subject))}
-    starts = _starts(subjects, result)
-    rows: list[dict[str, Any]] = []
-    for method, entries in assemble_rows(values, published.values, notes, starts=starts, untrained=[*left_out]):
-        if method not in values:
-            continue
-        subject = next(subject for subject in subjects if subject.method == method)
-        rows.append(
-            {
-                "method": method,
-                "cells": _cells(entries, columns, published.words.get(method, {}), published.printed.get(method, {})),
-                "command": command(found, subject),
-                "configuration": configuration(found, subject),
-                "quoted": None,
-            }
-        )
-    beside = references(found.folder, data, result)
-    for method, entries in [entry for name, own in beside.items() for entry in assemble_rows({name: own})]:
-        about = {"method": method, "cells": _cells(entries, columns, {}, {}), "command": "", "configuration": ""}
-        rows.append({**about, "quoted": None, "reference": True})
-    first = next((column for column in columns[:1] if any(row["cells"][column]["count"] for row in rows)), None)
-    if first is not None:
-        rows.sort(key=lambda row: _place(row["cells"][first]["mean"], is_better(first, 0.0, 1.0)))
+    untrained = {method.name: reason for method in methods if (reason := _describe_untrained(method))}
+    references = read_references(inputs.folder, data, result)
+    rows = _describe_measured_rows(inputs, methods, result, values, columns, published, [*untrained])
+    for name, metrics in references.items():
+        ((_, entries),) = assemble_rows({name: metrics})
+        rows.append({**_describe_row(name, _describe_cells(entries, columns)), "reference": True})
+    sort_column = next((name for name in columns[:1] if any(row["cells"][name]["count"] for row in rows)), None)
+    if sort_column is not None:
+        rows.sort(key=lambda row: rank_mean(row["cells"][sort_column]["mean"], sort_column))
     for quoted in published.quoted:
         entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
-        cells = _cells(entries, columns, quoted.words, quoted.printed)
-        about = {"method": quoted.label, "cells": cells, "command": "", "configuration": ""}
-        rows.append({**about, "quoted": quoted.source})
-    compared = _compared(found, values, [*left_out])
-    several = max((len(seeds) for own in values.values() for seeds in own.values()), default=0) > 1
-    told = [INTERVALS] if several else [ONE]
-    if len(subjects) > 1 and several:
-        told.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
-        fewest = min(len(seeds) for own in values.values() for seeds in own.values() if len(seeds) > 1)
-        told += [describe_caution(fewest)] * bool(describe_caution(fewest))
-    if len(subjects) > 1:
-        told += [f"not compared: {method}: {why}" for method, why in left_out.items()]
-    if beside:
-        told.append(f"for reference, and no part of the comparisons: {'; '.join(beside)}")
+        cells = _describe_cells(entries, columns, quoted.unreadable, quoted.printed)
+        rows.append({**_describe_row(quoted.label, cells), "quoted": quoted.source})
+    notes = _describe_notes(values, rows, untrained)
+    if references:
+        notes.append(f"for reference, and no part of the comparisons: {'; '.join(references)}")
     return {
-        "caption": _caption(found, data, result),
-        "columns": [_column(column) for column in columns],
+        "caption": _describe_caption(inputs, data, result),
+        "columns": [_describe_column(column) for column in columns],
         "rows": rows,
-        "sorted": first,
-        "gains": [name for name in columns if name == compared_metric(found)],
-        "notes": [*told, *published.notes],
-        "comparisons": compared,
+        "sorted": sort_column,
+        "gains": [name for name in columns if name == get_main_metric(inputs)],
+        "notes": [*notes, *published.notes],
+        "comparisons": _compare(inputs, values, [*untrained]),
     }
 
 
-def _place(mean: float | None, smaller_is_better: bool) -> tuple[bool, float]:
-    """To sort by: the best first, what has no result last."""
+def _describe_measured_rows(
+    inputs: ReportInputs,
+    methods: Sequence[ReportMethod],
+    result: str,
+    values: Values,
+    columns: Sequence[str],
+    published: PublishedValues,
+    untrained: Sequence[str],
+) -> list[dict[str, Any]]:
+    notes = {}
+    for method in methods:
+        notes[method.name] = _explain_missing_values(inputs, method, columns, values[method.name])
+        if note := _describe_start(method):
+            notes[method.name] |= {column: note for column in columns if values[method.name].get(column)}
+    starts = _collect_start_values(methods, result)
+    by_name = {method.name: method for method in methods}
+    rows = []
+    for name, entries in assemble_rows(values, published.values, notes, starts=starts, untrained=untrained):
+        if name in by_name:
+            unreadable, printed = published.unreadable.get(name, {}), published.printed.get(name, {})
+            cells = _describe_cells(entries, columns, unreadable, printed)
+            command, config = write_command(inputs, by_name[name]), _write_config(inputs, by_name[name])
+            rows.append(_describe_row(name, cells, command, config))
+    return rows
+
+
+def _describe_row(method: str, cells: dict[str, Any], command: str = "", config: str = "") -> dict[str, Any]:
+    return {"method": method, "cells": cells, "command": command, "configuration": config, "quoted": None}
+
+
+def _describe_notes(values: Values, rows: Sequence[dict[str, Any]], untrained: Mapping[str, str]) -> list[str]:
+    counts = [len(seeds) for metrics in values.values() for seeds in metrics.values()]
+    several = max(counts, default=0) > 1
+    notes = [INTERVALS if several else ONE_REPEAT]
+    if len(values) > 1 and several:
+        notes.append(BOLD if any(cell["bold"] for row in rows for cell in row["cells"].values()) else NOT_BOLD)
+        caution = describe_caution(min(count for count in counts if count > 1))
+        notes += [caution] if caution else []
+    if len(values) > 1:
+        notes += [f"not compared: {method}: {reason}" for method, reason in untrained.items()]
+    return notes
+
+
+def rank_mean(mean: float | None, metric: str) -> tuple[bool, float]:
+    """Sort key: the best mean first, None last."""
     if mean is None:
         return True, 0.0
-    return False, mean if smaller_is_better else -mean
+    return False, mean if is_better(metric, 0.0, 1.0) else -mean
 
 
-def _caption(found: ReportInputs, data: str, result: str) -> str:
-    inflated = ", INFLATED: steps chosen on the test classes" if is_inflated(found) and result != "validation" else ""
-    protocol = "" if found.protocol == "given" else f", {found.protocol}"
+def _describe_caption(inputs: ReportInputs, data: str, result: str) -> str:
+    inflated = ", INFLATED: steps chosen on the test classes" if is_inflated(inputs) and result != "validation" else ""
+    protocol = "" if inputs.protocol == "given" else f", {inputs.protocol}"
     return f"{data}{protocol}: {RESULTS[result]}{inflated}"
 
 
-def is_inflated(found: ReportInputs) -> bool:
-    each = [scores(repetition) for subject in found.subjects for repetition in subject.repetitions]
-    return any(entry.get("inflated", False) for entry in each)
-
-
-def _column(name: str) -> dict[str, Any]:
+def _describe_column(name: str) -> dict[str, Any]:
     fraction = not name.startswith(AS_THEY_ARE)
     return {
         "key": name,
@@ -187,95 +218,87 @@ def _column(name: str) -> dict[str, Any]:
     }
 
 
-def _cells(
-    entries: Mapping[str, Entry], columns: Sequence[str], words: Mapping[str, str], printed: Mapping[str, str]
+def _describe_cells(
+    entries: Mapping[str, Entry],
+    columns: Sequence[str],
+    unreadable: Mapping[str, str] | None = None,
+    printed: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """words: what stands in the place of a published number that cannot be read; printed: numbers with their digits."""
-    cells = {column: _cell(entries.get(column, Entry(None))) for column in columns}
-    return {
-        key: {**cell, "published": words.get(key, cell["published"]), "printed": printed.get(key)}
-        for key, cell in cells.items()
-    }
+    """Cells by column; `unreadable` and `printed` are those of `PublishedValues`."""
+    cells = {}
+    for column in columns:
+        entry = entries.get(column, Entry(None))
+        interval, gain = entry.interval, entry.gain
+        cells[column] = {
+            "mean": None if interval is None else interval.mean,
+            "half_width": None if interval is None or math.isnan(interval.half_width) else interval.half_width,
+            "count": 0 if interval is None else interval.count,
+            "published": (unreadable or {}).get(column, entry.published),
+            "printed": (printed or {}).get(column),
+            "bold": entry.bold,
+            "note": redact_paths(entry.note),
+            "start": None if entry.start is None else entry.start.mean,
+            "gain": None if gain is None else gain.mean,
+            "gain_half_width": None if gain is None or math.isnan(gain.half_width) else gain.half_width,
+        }
+    return cells
 
 
-def _cell(entry: Entry) -> dict[str, Any]:
-    interval = entry.interval
-    return {
-        "mean": None if interval is None else interval.mean,
-        "half_width": None if interval is None or math.isnan(interval.half_width) else interval.half_width,
-        "count": 0 if interval is None else interval.count,
-        "published": entry.published,
-        "bold": entry.bold,
-        "note": without_places(entry.note),
-        "start": None if entry.start is None else entry.start.mean,
-        "gain": None if entry.gain is None else entry.gain.mean,
-        "gain_half_width": None if entry.gain is None or math.isnan(entry.gain.half_width) else entry.gain.half_width,
-    }
-
-
-def _why(
-    found: ReportInputs, subject: Subject, columns: Sequence[str], own: Mapping[str, Mapping[int, float]]
+def _explain_missing_values(
+    inputs: ReportInputs, method: ReportMethod, columns: Sequence[str], values: Mapping[str, Mapping[int, float]]
 ) -> dict[str, str]:
-    """Why a cell has no number, where it has none."""
-    cells = f"runs/{subject.data}/{subject.method}/"
-    wrong = [why for name, why in found.failures.items() if name.startswith(cells)]
-    why = f"failed: {wrong[0]}" if wrong else ""
-    if not why and not all(repetition.complete for repetition in subject.repetitions):
-        why = "not finished"
-    return {column: why or "not measured" for column in columns if not own.get(column)}
+    """Column -> why it has no number."""
+    folder = f"runs/{method.data}/{method.name}/"
+    errors = [error for name, error in inputs.failures.items() if name.startswith(folder)]
+    reason = f"failed: {errors[0]}" if errors else "not measured"
+    if not errors and not all(repeat.complete for repeat in method.repeats):
+        reason = "not finished"
+    return {column: reason for column in columns if not values.get(column)}
 
 
-def compared_metric(found: ReportInputs) -> str:
-    """What the methods are compared by."""
-    if found.bench is not None:
-        return found.bench.suite.metric
-    return found.subjects[0].runs[0].config.evaluation.metric
+def _compare(inputs: ReportInputs, values: Values, untrained: Sequence[str]) -> list[dict[str, Any]]:
+    """Compare every pair of methods, or each with the baseline of the suite; nothing without repeats to pair.
 
-
-def _compared(found: ReportInputs, values: Values, left_out: Sequence[str]) -> list[dict[str, Any]]:
-    """Every pair of methods (with the suite's baseline: each with it); none where there are no repeats to pair. Pairs
-    of methods that are left out count in the correction and are not listed."""
-    metric = compared_metric(found)
-    chosen = {method: own.get(metric, {}) for method, own in values.items()}
-    if len(values) < 2 or not any(len(seeds) > 1 for seeds in chosen.values()):
+    Pairs with an untrained method count in the correction and are not listed.
+    """
+    metric = get_main_metric(inputs)
+    scores = {method: metrics.get(metric, {}) for method, metrics in values.items()}
+    if len(values) < 2 or not any(len(seeds) > 1 for seeds in scores.values()):
         return []
-    baseline = None if found.bench is None else found.bench.suite.baseline
-    compared = compare_methods(chosen, baseline, smaller_is_better=is_better(metric, 0.0, 1.0), untrained=left_out)
-    listed = [row for row in compared.rows if not {row.first, row.second} & {*left_out}]
-    rows = [(row, compared.find_significant(row.first, row.second)) for row in listed]
-    return [{**row._asdict(), "told_apart": told, "column": metric} for row, told in rows]
+    baseline = None if inputs.bench is None else inputs.bench.suite.baseline
+    test = compare_methods(scores, baseline, smaller_is_better=is_better(metric, 0.0, 1.0), untrained=untrained)
+    return [
+        {**row._asdict(), "significant": test.find_significant(row.first, row.second), "column": metric}
+        for row in test.rows
+        if not {row.first, row.second} & {*untrained}
+    ]
 
 
-def command(found: ReportInputs, subject: Subject) -> str:
-    """What to type to make this row again, a line for each run."""
-    begun = subject.runs
-    whole = shown_folder(found.folder)
-    if not begun:
-        return f"kinfold bench --resume {shlex.quote(whole)}" if found.bench is not None else ""
-    if found.bench is not None and not all(repetition.complete for repetition in subject.repetitions):
-        return f"kinfold bench --resume {shlex.quote(whole)}"
+def write_command(inputs: ReportInputs, method: ReportMethod) -> str:
+    """Write the commands that rerun a row, one line for each run."""
+    complete = all(repeat.complete for repeat in method.repeats)
+    if inputs.bench is not None and not (method.runs and complete):
+        return f"kinfold bench --resume {shlex.quote(display_folder(inputs.folder))}"
     lines = []
-    for run in begun:
-        place = shown_folder(run.folder) if found.folder == run.folder else _below(found.folder, run.folder)
+    for run in method.runs:
+        folder = display_folder(inputs.folder)
+        if run.folder != inputs.folder:
+            folder = f"{folder}/{run.folder.relative_to(inputs.folder).as_posix()}"
         if not run.finished:
-            lines.append(f"kinfold train --resume {shlex.quote(place)}")
+            lines.append(f"kinfold train --resume {shlex.quote(folder)}")
             continue
-        # the runs of a protocol do not see the test classes; on their own they look at them when they are done
-        opened = " --set data.test=open" if run.config.data.test == "withheld" else ""
-        again = shlex.quote(f"again/{place}")
-        lines.append(f"kinfold train {shlex.quote(f'{place}/configuration.toml')}{opened} --out {again}")
+        # a run of a protocol does not evaluate the test classes; alone it does so at its end
+        test = " --set data.test=open" if run.config.data.test == "withheld" else ""
+        config, out = shlex.quote(f"{folder}/configuration.toml"), shlex.quote(f"again/{folder}")
+        lines.append(f"kinfold train {config}{test} --out {out}")
     return "\n".join(lines)
 
 
-def _below(folder: Path, run: Path) -> str:
-    return f"{shown_folder(folder)}/{run.relative_to(folder).as_posix()}"
-
-
-def configuration(found: ReportInputs, subject: Subject) -> str:
-    """The whole configuration of the first run, with what a search chose; of one not begun, what the suite says."""
-    if subject.runs:
-        return configuration_text(read_tables(subject.runs[0].run_folder.configuration))
-    if found.bench is None:
+def _write_config(inputs: ReportInputs, method: ReportMethod) -> str:
+    """Configuration of the first run, with the result of a search; before it starts, that of the suite."""
+    if method.runs:
+        return redact_config(read_tables(method.runs[0].run_folder.configuration))
+    if inputs.bench is None:
         return ""
-    suite = found.bench.suite
-    return configuration_text(suite.build_run_tables(subject.data, subject.method, suite.seeds[0], 0))
+    suite = inputs.bench.suite
+    return redact_config(suite.build_run_tables(method.data, method.name, suite.seeds[0], 0))

@@ -1,4 +1,4 @@
-"""One space, looked at from all sides: where points lie, who is next to whom, what goes well and what is confused."""
+"""Measurements of one embedding space: layout, neighbors, best and worst queries, confused classes, curves, spectra."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,144 +10,152 @@ from torch import Tensor
 from kinfold import metrics
 from kinfold.data import Dataset
 from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
-from kinfold.report.content.json_values import number, numbers
-from kinfold.report.content.map_layout import compute_tsne, has_tsne, sample_items
-from kinfold.report.content.pair_curves import Pool, histogram, pair_curves
+from kinfold.report.content.json_values import round_number, round_numbers
+from kinfold.report.content.map_layout import compute_layout, sample_items
+from kinfold.report.content.pair_curves import PairPool, compute_histogram, compute_pair_curves
+from kinfold.tsne import has_tsne
 
-NEIGHBOURS = 10
+NEIGHBORS = 10
 QUERIES = 8  # best, and as many worst
-CONFUSED = 15
+CONFUSED = 15  # pairs of classes
 RANKS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 200, 500, 1000)
-SPACE = ("rho@1", "rho@2", "density", "uniformity", "alignment", "intra", "inter")
-SPECTRUM = 400  # values shown at most
-CLASS_SPECTRUM = 35
-_JUDGED = "map@r"
+DIAGNOSTICS = ("rho@1", "rho@2", "density", "uniformity", "alignment", "intra", "inter")
+MAX_SPECTRUM = 400  # singular values
+MAX_CLASS_SPECTRUM = 35
+_QUERY_METRIC = "map@r"
 
 
-def measured_space(rows: Tensor, data: Dataset, distance: Distance, points: int) -> dict[str, Any]:
-    """All that a report shows of embeddings (N, d) of a data set, items by their positions in it.
+def measure_space(rows: Tensor, data: Dataset, distance: Distance, points: int) -> dict[str, Any]:
+    """Measure everything that a report shows of an embedding space.
 
-    shown (n,); plane (n, 2) or None without scikit-learn; neighbors and scores (n, 10) over the whole set. Queries are
-    compared with the gallery where the data tells them apart, items with each other elsewhere.
+    Queries are compared with the gallery if the dataset has both, else items with each other.
+
+    Args:
+        rows: Embeddings (N, d).
+        data: Their items and labels.
+        distance: How embeddings are compared.
+        points: How many items the map shows at most.
+
+    Returns:
+        Items are given by their positions in the dataset. "shown" (n,); "layout" (n, 2) or None without scikit-learn;
+        "neighbors" and "scores" (n, 10), over the whole dataset; and more.
     """
-    query, gallery = _roles(data)
-    places = gallery.nonzero().squeeze(1)
-    if rows.shape[0] < 2 or places.shape[0] < 2:
+    query, gallery = _get_roles(data)
+    gallery_items = gallery.nonzero().squeeze(1)
+    if rows.shape[0] < 2 or gallery_items.shape[0] < 2:
         raise ValueError(f"{data.name} has too few items to compare: {rows.shape[0]}")
-    compared = prepare_rows(rows, None, distance).queries  # raises where a row is not finite
-    where = torch.full((rows.shape[0],), -1)
-    where[places] = torch.arange(places.shape[0])  # items of the gallery leave themselves out
-    scores, found = metrics.neighbors(rows, rows[places], NEIGHBOURS, distance, exclude=where)
-    found = places[found]
+    prepared = prepare_rows(rows, None, distance).queries  # raises if a row is not finite
+    gallery_positions = torch.full((rows.shape[0],), -1)
+    gallery_positions[gallery_items] = torch.arange(gallery_items.shape[0])  # an item is not its own neighbor
+    scores, near = metrics.neighbors(rows, rows[gallery_items], NEIGHBORS, distance, exclude=gallery_positions)
+    near = gallery_items[near]
     shown = sample_items(data.labels, points)
-    pool = Pool.of(rows, data.labels, query, gallery)
-    values, per_query = _retrieval(rows, data, query, gallery, distance)
-    options = metrics.spectrum(compared)
-    diagnostics = {name: number(value) for name, value in _space_values(compared, data.labels).items()}
+    pool = PairPool.create(rows, data.labels, query, gallery)
+    recalls, precisions = _evaluate_queries(rows, data, query, gallery, distance)
+    class_sizes = torch.bincount(data.labels[gallery], minlength=int(data.labels.max()) + 1)
+    diagnostics = _evaluate_diagnostics(prepared, data.labels) | {"recall@1": recalls.get(1, float("nan"))}
     return {
         "count": rows.shape[0],
         "shown": shown,
-        "plane": torch.from_numpy(compute_tsne(compared[shown])) if has_tsne() else None,
-        "neighbors": found[shown].to(torch.int32),
+        "layout": torch.from_numpy(compute_layout(prepared[shown])) if has_tsne() else None,
+        "neighbors": near[shown].to(torch.int32),
         "scores": scores[shown].float(),
-        **_extremes(per_query, query.nonzero().squeeze(1), data.labels, found, scores, _kin(data.labels, gallery)),
-        "confused": _confused(data.labels, query, found),
-        "curves": [*pair_curves(pool, distance), *_recalls(values)],
-        "pairs": "" if pool.same else pool.told,
-        "histogram": histogram(pool, distance),
+        **_select_queries(precisions, query.nonzero().squeeze(1), data.labels, near, scores, class_sizes[data.labels]),
+        "confused": _count_confusions(data.labels, query, near),
+        "curves": {**compute_pair_curves(pool, distance), **_describe_recalls(recalls)},
+        "pairs": pool.describe(),
+        "histogram": compute_histogram(pool, distance),
         "spectrum": {
-            "whole": numbers(options[:SPECTRUM].tolist()),
-            "classes": numbers(metrics.class_spectrum(compared, data.labels, CLASS_SPECTRUM).tolist()),
+            "whole": round_numbers(metrics.spectrum(prepared)[:MAX_SPECTRUM].tolist()),
+            "classes": round_numbers(metrics.class_spectrum(prepared, data.labels, MAX_CLASS_SPECTRUM).tolist()),
         },
-        "diagnostics": {**diagnostics, "recall@1": number(values.get("recall@1"))},
+        "diagnostics": {name: round_number(value) for name, value in diagnostics.items()},
     }
 
 
-def _roles(data: Dataset) -> tuple[Tensor, Tensor]:
-    """Which items ask and which are found; all of them where the data does not say."""
+def _get_roles(data: Dataset) -> tuple[Tensor, Tensor]:
+    """Boolean masks of queries and gallery; all items in both if the dataset has no roles."""
     if data.role is None or not (data.role == "query").any():
         everything = torch.ones(len(data), dtype=torch.bool)
         return everything, everything
     return torch.from_numpy(data.role == "query"), torch.from_numpy(data.role == "gallery")
 
 
-def _retrieval(
+def _evaluate_queries(
     rows: Tensor, data: Dataset, query: Tensor, gallery: Tensor, distance: Distance
-) -> tuple[dict[str, float], Tensor]:
-    """recall@k, and the average precision of each query at R, the number of its kin."""
+) -> tuple[dict[int, float], Tensor]:
+    """Recall by rank, and the average precision at R of each query."""
     same = bool((query == gallery).all())
-    most = int(gallery.sum()) - same
-    names = [f"recall@{k}" for k in RANKS if k <= most]
+    ranks = [k for k in RANKS if k <= int(gallery.sum()) - same]
     against: dict[str, Any] = {} if same else {"gallery": rows[gallery], "gallery_labels": data.labels[gallery]}
-    found = metrics.examine(
-        rows[query], data.labels[query], metrics=[*names, _JUDGED], distance=distance, ranks=False, **against
-    )
-    return {name: found.values[name] for name in names}, found.per_query[_JUDGED]
+    names = [*(f"recall@{k}" for k in ranks), _QUERY_METRIC]
+    result = metrics.examine(rows[query], data.labels[query], metrics=names, distance=distance, ranks=False, **against)
+    return {k: result.values[f"recall@{k}"] for k in ranks}, result.per_query[_QUERY_METRIC]
 
 
-def _space_values(rows: Tensor, labels: Tensor) -> dict[str, float]:
-    names = [name for name in SPACE if name != "rho@2" or min(rows.shape) > 1]
+def _evaluate_diagnostics(rows: Tensor, labels: Tensor) -> dict[str, float]:
+    names = [name for name in DIAGNOSTICS if name != "rho@2" or min(rows.shape) > 1]
     return metrics.evaluate(rows, labels, metrics=names, distance="dot", ranks=False)
 
 
-def _recalls(values: dict[str, float]) -> list[dict[str, Any]]:
-    known = {int(name.partition("@")[2]): value for name, value in values.items() if value == value}
-    if not known:
-        return []
-    axes = {"x_label": "k", "y_label": "recall@k", "log_x": True}
-    return [{"title": "recall@k", **axes, "x": [*known], "y": numbers(known.values())}]
+def _describe_recalls(recalls: dict[int, float]) -> dict[str, dict[str, Any]]:
+    defined = {k: value for k, value in recalls.items() if value == value}
+    return {"recall@k": {"x": [*defined], "y": round_numbers(defined.values())}} if defined else {}
 
 
-def _kin(labels: Tensor, gallery: Tensor) -> Tensor:
-    """For every item, how many of the gallery are of its class; itself counts where it is among them."""
-    return torch.bincount(labels[gallery], minlength=int(labels.max()) + 1)[labels]
-
-
-def _extremes(
-    values: Tensor, queries: Tensor, labels: Tensor, found: Tensor, scores: Tensor, kin: Tensor
+def _select_queries(
+    precisions: Tensor, queries: Tensor, labels: Tensor, near: Tensor, scores: Tensor, positives: Tensor
 ) -> dict[str, Any]:
-    """The best and the worst queries, one of a class, with their neighbours; alike: how many of all queries have the
-    value of the last one shown.
+    """Select the best and the worst queries, one of a class, with their neighbors.
 
-    Of equals those with more kin come first at both ends, because to find or to miss many says more than one.
+    Among equal queries, those with more positives come first at both ends: to retrieve or to miss many says more.
+
+    Args:
+        precisions: Average precision of each query.
+        queries: Positions of the queries.
+        labels: Labels of all items.
+        near: Neighbors of all items.
+        scores: Scores of these neighbors.
+        positives: For all items, how many items of the gallery are of the same class.
+
+    Returns:
+        "best" and "worst"; "ties": how many of all queries have the value of the last one shown.
     """
-    counted = (~values.isnan()).nonzero().squeeze(1)
-    counted = counted[torch.argsort(kin[queries[counted]], descending=True, stable=True)]
+    defined = (~precisions.isnan()).nonzero().squeeze(1)
+    defined = defined[torch.argsort(positives[queries[defined]], descending=True, stable=True)]
 
-    def ordered(descending: bool) -> list[int]:
-        order: list[int] = counted[torch.argsort(values[counted], descending=descending, stable=True)].tolist()
-        return order
-
-    def chosen(places: Sequence[int]) -> list[dict[str, Any]]:
+    def select(descending: bool) -> list[dict[str, Any]]:
+        order: Sequence[int] = defined[torch.argsort(precisions[defined], descending=descending, stable=True)].tolist()
         entries: dict[int, dict[str, Any]] = {}
-        for place in places:
-            item = int(queries[place])
+        for index in order:
+            item = int(queries[index])
             label = int(labels[item])
             if label not in entries:
-                near, score = found[item].tolist(), numbers(scores[item].tolist())
-                entries[label] = {"query": item, "neighbors": near, "scores": score, "value": float(values[place])}
+                neighbors, similarity = near[item].tolist(), round_numbers(scores[item].tolist())
+                value = float(precisions[index])
+                entries[label] = {"query": item, "neighbors": neighbors, "scores": similarity, "value": value}
             if len(entries) == QUERIES:
                 break
         return [*entries.values()]
 
-    ends = {"best": chosen(ordered(True)), "worst": chosen(ordered(False))}
-    alike = {key: int((values == entries[-1]["value"]).sum()) if entries else 0 for key, entries in ends.items()}
-    return {**ends, "alike": alike}
+    ends = {"best": select(descending=True), "worst": select(descending=False)}
+    ties = {key: int((precisions == entries[-1]["value"]).sum()) if entries else 0 for key, entries in ends.items()}
+    return {**ends, "ties": ties}
 
 
-def _confused(labels: Tensor, query: Tensor, found: Tensor) -> list[dict[str, Any]]:
-    """Pairs of classes of which one is taken for the other by the nearest neighbour, in both directions together.
+def _count_confusions(labels: Tensor, query: Tensor, near: Tensor) -> list[dict[str, Any]]:
+    """Count queries whose nearest neighbor is of another class, for each pair of classes in both directions together.
 
-    share: of all queries of the two classes.
+    "share" is the fraction of all queries of the two classes.
     """
-    asked = labels[query]
-    nearest = labels[found[query, 0]]
-    sizes = torch.bincount(asked, minlength=int(labels.max()) + 1)
-    wrong = nearest != asked
-    pairs = zip(asked[wrong].tolist(), nearest[wrong].tolist(), strict=True)
+    query_labels = labels[query]
+    nearest = labels[near[query, 0]]
+    sizes = torch.bincount(query_labels, minlength=int(labels.max()) + 1)
+    confused = nearest != query_labels
+    pairs = zip(query_labels[confused].tolist(), nearest[confused].tolist(), strict=True)
     counts = Counter((min(pair), max(pair)) for pair in pairs)
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:CONFUSED]
+    largest = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:CONFUSED]
     return [
-        {"first": a, "second": b, "count": count, "share": number(count / max(1, int(sizes[a] + sizes[b])))}
-        for (a, b), count in ordered
+        {"first": a, "second": b, "count": count, "share": round_number(count / max(1, int(sizes[a] + sizes[b])))}
+        for (a, b), count in largest
     ]

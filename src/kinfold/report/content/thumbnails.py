@@ -1,4 +1,4 @@
-"""Small pictures of items in a few large ones: sprite sheets, which a page can hold by the thousand."""
+"""Thumbnails of items in sprite sheets: a few large images that hold thousands of small ones."""
 
 import base64
 import io
@@ -16,105 +16,118 @@ from kinfold.data.image_reading import BACKGROUND, ImageError
 from kinfold.data.items import Array
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_parts
-from kinfold.report.content.path_redaction import inside
+from kinfold.report.content.path_redaction import is_inside
 
-TILE = 48
+TILE = 48  # pixels
 COLUMNS = 64
 ROWS = 16  # of one sheet
-MOST = 10_000
+MAX_COUNT = 10_000
 QUALITY = 75
 EMPTY = (128, 128, 128)
 
 
 class Thumbnails:
-    """Collects what is wanted, most wanted first, then draws what there is room for. Data sets go by their identity."""
+    """Collects requests for thumbnails, most important first, then draws as many as fit.
 
-    def __init__(self, most: int = MOST) -> None:
-        self.most = most
-        self._wanted: dict[tuple[str, int], tuple[Dataset, str]] = {}  # with the background
-        self._index: dict[tuple[str, int], int] = {}
+    Datasets are known by their identity.
+
+    Args:
+        max_count: How many thumbnails to draw at most.
+
+    Attributes:
+        outside: Number of images outside of the folder of their dataset, which are not drawn.
+        unreadable: Number of images that cannot be read.
+        refused: Number of requests beyond `max_count`.
+    """
+
+    def __init__(self, max_count: int = MAX_COUNT) -> None:
+        self.max_count = max_count
+        self._requests: dict[tuple[str, int], tuple[Dataset, str]] = {}  # identity, item -> dataset, background
+        self._sprites: dict[tuple[str, int], int] = {}
         self.outside = 0
         self.unreadable = 0
-        self.refused = 0  # for want of room
+        self.refused = 0
 
-    def want(self, identity: str, dataset: Dataset, places: Iterable[int], background: str = BACKGROUND) -> None:
-        if not pictured(dataset):
+    def request(self, identity: str, dataset: Dataset, items: Iterable[int], background: str = BACKGROUND) -> None:
+        """Ask for the thumbnails of items of a dataset; nothing happens if its items are not images."""
+        if not has_images(dataset):
             return
-        for place in places:
-            if (identity, place) not in self._wanted:
-                if len(self._wanted) < self.most:
-                    self._wanted[identity, place] = (dataset, background)
+        for item in items:
+            if (identity, item) not in self._requests:
+                if len(self._requests) < self.max_count:
+                    self._requests[identity, item] = (dataset, background)
                 else:
                     self.refused += 1
 
     def draw(self, folder: Path) -> dict[str, Any] | None:
-        """The sheets, kept in the folder; None where there is nothing to draw."""
-        if not self._wanted:
+        """Draw the sheets, or load them from the cache of the folder; None if there is nothing to draw."""
+        if not self._requests:
             return None
-        key = digest_parts(f"{identity} {place} {ground}" for (identity, place), (_, ground) in self._wanted.items())
-        found = load_or_compute(folder, "report-thumbnails", f"{key} {TILE} {QUALITY} {_format()}", self._sheets)
-        self.outside, self.unreadable = found["outside"], found["unreadable"]
-        self._index = dict(zip(self._wanted, found["index"].tolist(), strict=True))
-        count = int((found["index"] >= 0).sum())
+        key = digest_parts(f"{identity} {item} {ground}" for (identity, item), (_, ground) in self._requests.items())
+        key = f"{key} {TILE} {QUALITY} {_get_format()}"
+        drawing = load_or_compute(folder, "report-thumbnails", key, self._draw_sheets)
+        self.outside, self.unreadable = drawing["outside"], drawing["unreadable"]
+        self._sprites = dict(zip(self._requests, drawing["index"].tolist(), strict=True))
+        count = int((drawing["index"] >= 0).sum())
         if not count:
             return None
-        kind = f"data:image/{_format().lower()};base64,"
-        sheets = [kind + base64.b64encode(sheet.numpy().tobytes()).decode("ascii") for sheet in found["sheets"]]
+        prefix = f"data:image/{_get_format().lower()};base64,"
+        sheets = [prefix + base64.b64encode(sheet.numpy().tobytes()).decode("ascii") for sheet in drawing["sheets"]]
         return {"tile": TILE, "columns": COLUMNS, "count": count, "sheets": sheets}
 
-    def indices(self, identity: str, count: int) -> Array | None:
-        """The picture of each item of a data set, -1 where there is none; None where no item has one."""
-        own = {place: index for (known, place), index in self._index.items() if known == identity and index >= 0}
-        if not own:
+    def get_sprites(self, identity: str, count: int) -> Array | None:
+        """Return the sprite number of each item of a dataset, -1 for none; None if no item has a thumbnail."""
+        sprites = {item: sprite for (name, item), sprite in self._sprites.items() if name == identity and sprite >= 0}
+        if not sprites:
             return None
-        found = np.full(count, -1)
-        found[[*own]] = [*own.values()]
-        return found
+        numbers = np.full(count, -1)
+        numbers[[*sprites]] = [*sprites.values()]
+        return numbers
 
-    def _sheets(self) -> dict[str, Any]:
-        wanted = [*self._wanted.items()]
+    def _draw_sheets(self) -> dict[str, Any]:
         outside = unreadable = 0
         tiles: list[Image.Image] = []
-        index = torch.full((len(wanted),), -1)
+        index = torch.full((len(self._requests),), -1)
         with ThreadPoolExecutor(max_workers=2) as pool:
-            made = pool.map(lambda entry: _tile(entry[1][0], entry[0][1], entry[1][1]), wanted)
-            for number, found in enumerate(made):
-                if isinstance(found, Image.Image):
+            requests = [(dataset, item, ground) for (_, item), (dataset, ground) in self._requests.items()]
+            for number, tile in enumerate(pool.map(lambda request: _draw_tile(*request), requests)):
+                if isinstance(tile, Image.Image):
                     index[number] = len(tiles)
-                    tiles.append(found)
-                elif found == "outside":
+                    tiles.append(tile)
+                elif tile == "outside":
                     outside += 1
                 else:
                     unreadable += 1
-        each = COLUMNS * ROWS
-        sheets = [_sheet(tiles[start : start + each]) for start in range(0, len(tiles), each)]
+        size = COLUMNS * ROWS
+        sheets = [_encode_sheet(tiles[start : start + size]) for start in range(0, len(tiles), size)]
         return {"index": index, "sheets": sheets, "outside": outside, "unreadable": unreadable}
 
 
-def pictured(dataset: Dataset) -> bool:
-    """Whether its items can be looked at: features cannot."""
+def has_images(dataset: Dataset) -> bool:
+    """Return whether the items of a dataset are images and not feature vectors."""
     return len(dataset) > 0 and getattr(dataset.items[0], "ndim", 2) > 1
 
 
-def _tile(dataset: Dataset, place: int, background: str) -> "Image.Image | str":
-    if not inside(dataset.items, place):
+def _draw_tile(dataset: Dataset, item: int, background: str) -> "Image.Image | str":
+    if not is_inside(dataset.items, item):
         return "outside"
     try:
-        picture = decode(dataset.items[place], background=background)
+        image = decode(dataset.items[item], background=background)
     except (ImageError, OSError):
         return "unreadable"
-    return ImageOps.pad(picture, (TILE, TILE), Image.Resampling.BICUBIC, color=EMPTY)
+    return ImageOps.pad(image, (TILE, TILE), Image.Resampling.BICUBIC, color=EMPTY)
 
 
-def _sheet(tiles: list[Image.Image]) -> torch.Tensor:
-    """Encoded, as bytes."""
-    page = Image.new("RGB", (TILE * min(COLUMNS, len(tiles)), TILE * -(-len(tiles) // COLUMNS)), EMPTY)
+def _encode_sheet(tiles: list[Image.Image]) -> torch.Tensor:
+    """Bytes of the image file."""
+    sheet = Image.new("RGB", (TILE * min(COLUMNS, len(tiles)), TILE * -(-len(tiles) // COLUMNS)), EMPTY)
     for number, tile in enumerate(tiles):
-        page.paste(tile, (TILE * (number % COLUMNS), TILE * (number // COLUMNS)))
+        sheet.paste(tile, (TILE * (number % COLUMNS), TILE * (number // COLUMNS)))
     file = io.BytesIO()
-    page.save(file, _format(), quality=QUALITY, **({"method": 4} if _format() == "WEBP" else {"optimize": True}))
+    options: dict[str, Any] = {"method": 4} if _get_format() == "WEBP" else {"optimize": True}
+    sheet.save(file, _get_format(), quality=QUALITY, **options)
     return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
 
 
-def _format() -> str:
+def _get_format() -> str:
     return "WEBP" if features.check("webp") else "JPEG"

@@ -1,29 +1,28 @@
-// Axes and scales of the figures, and the paths between them.
+// Axes and scales of the charts, and the paths between them. An axis is described as in kinfold/report/charts.py.
 
-// whole: steps and ranks have no halves
-function ticks(low, high, count, whole) {
+function computeTicks(low, high, count, integer) {
   const rough = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const sizes = [1, 2, 2.5, 5, 10].map((times) => times * power).filter((size) => !whole || Number.isInteger(size));
+  const sizes = [1, 2, 2.5, 5, 10].map((factor) => factor * power).filter((size) => !integer || Number.isInteger(size));
   const step = sizes.find((size) => size >= rough * 0.999) ?? 1;
-  const found = [];
-  for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place++) found.push(place * step);
-  return found;
+  const ticks = [];
+  for (let index = Math.ceil(low / step - 1e-9); index * step <= high + step * 1e-9; index++) ticks.push(index * step);
+  return ticks;
 }
 
-function logTicks(low, high, count, whole) {
+function computeLogTicks(low, high, count, integer) {
   const decades = Math.log10(high / low);
-  const times = decades > 2 ? [1] : [1, 2, 5];
+  const factors = decades > 2 ? [1] : [1, 2, 5];
   const every = Math.max(1, Math.ceil(decades / Math.max(count, 1)));
-  const found = [];
+  const ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
     if (decades > 2 && power % every) continue;
-    found.push(...times.map((one) => one * 10 ** power));
+    ticks.push(...factors.map((factor) => factor * 10 ** power));
   }
-  return found.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001 && (!whole || Number.isInteger(tick)));
+  return ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001 && (!integer || Number.isInteger(tick)));
 }
 
-function tickText(value, all) {
+function formatTick(value, all) {
   if (value === 0) return "0";
   const size = Math.max(...all.map(Math.abs));
   if (size >= 1e5 || size < 1e-3) {
@@ -33,17 +32,17 @@ function tickText(value, all) {
   return String(Number(value.toPrecision(6))).replace("-", "−");
 }
 
-function scale(range, from, to, log) {
-  let [low, high] = range;
+// a function from values to pixels; NaN for what a log axis cannot show
+function createScale([low, high], from, to, log) {
   if (log) {
     const span = Math.log(high / low) || 1;
-    return (value) => from + (Math.log(value / low) / span) * (to - from);
+    return (value) => (value > 0 ? from + (Math.log(value / low) / span) * (to - from) : NaN);
   }
   const span = high - low || 1;
   return (value) => from + ((value - low) / span) * (to - from);
 }
 
-function extent(values, log) {
+function computeExtent(values, log) {
   let low = Infinity,
     high = -Infinity;
   for (const value of values) {
@@ -57,80 +56,92 @@ function extent(values, log) {
   return [low, high];
 }
 
-function widened([low, high], by, log) {
+function widenRange([low, high], by, log) {
   if (log) return [low / (high / low) ** by, high * (high / low) ** by];
   return [low - (high - low) * by, high + (high - low) * by];
 }
 
-// a range for shares: it goes no further than 0 and 1, unless a value does
-function sharesRange(values, by) {
-  const known = [...values].filter(isNumber);
-  const [low, high] = widened(extent(known), by);
+// the range of an axis: around its values, and no further than its limits unless a value is beyond them
+function computeRange(values, axis, by) {
+  const log = axis.scale === "log";
+  const numbers = [...values].filter(isNumber);
+  if (axis.include_zero) numbers.push(0);
+  const [low, high] = widenRange(computeExtent(numbers, log), by, log);
+  if (!axis.limits) return [low, high];
+  const [least, most] = axis.limits;
   return [
-    known.some((value) => value < -1e-6) ? low : Math.max(0, low),
-    known.some((value) => value > 1 + 1e-6) ? high : Math.min(1, high),
+    numbers.some((value) => value < least - 1e-6) ? low : Math.max(least, low),
+    numbers.some((value) => value > most + 1e-6) ? high : Math.min(most, high),
   ];
 }
 
-// The frame of any figure: an SVG as wide as its place, axes, and the scales between them.
-function axes(svg, width, height, {x, y, xLabel, yLabel, logX, logY, wholeX}) {
-  const yTicks = logY ? logTicks(...y, 5) : ticks(...y, Math.max(2, Math.round(height / 55)));
-  const longest = Math.max(...yTicks.map((tick) => tickText(tick, yTicks).length), 1);
+function labelAxis(axis) {
+  return axis.scale === "log" && axis.label ? `${axis.label}, log scale` : axis.label;
+}
+
+// Draws the axes of a chart into an SVG; returns the box of the plot and the scales.
+function drawAxes(svg, width, height, chart, ranges) {
+  // the title says it already where both are the same
+  const yLabel = chart.y.label === chart.title ? "" : labelAxis(chart.y);
+  const xLabel = labelAxis(chart.x);
+  const [logX, logY] = [chart.x.scale === "log", chart.y.scale === "log"];
+  const yTicks = logY ? computeLogTicks(...ranges.y, 5) : computeTicks(...ranges.y, Math.max(2, Math.round(height / 55)));
+  const longest = Math.max(...yTicks.map((tick) => formatTick(tick, yTicks).length), 1);
   const box = {left: 14 + longest * 6.6, right: width - 12, top: yLabel ? 24 : 10, bottom: height - (xLabel ? 38 : 22)};
-  const room = Math.round(width / 90);
-  const xTicks = logX ? logTicks(...x, room, wholeX) : ticks(...x, Math.max(2, room), wholeX);
-  const across = scale(x, box.left, box.right, logX);
-  const up = scale(y, box.bottom, box.top, logY);
+  const xCount = Math.round(width / 90);
+  const xTicks = logX
+    ? computeLogTicks(...ranges.x, xCount, chart.x.integer)
+    : computeTicks(...ranges.x, Math.max(2, xCount), chart.x.integer);
+  const across = createScale(ranges.x, box.left, box.right, logX);
+  const up = createScale(ranges.y, box.bottom, box.top, logY);
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", height);
   for (const tick of yTicks) {
-    const where = up(tick);
-    svg.append(drawn("line", {class: tick === 0 ? "zero" : "rule", x1: box.left, x2: box.right, y1: where, y2: where}));
+    const v = up(tick);
+    svg.append(svgElement("line", {class: tick === 0 ? "zero" : "rule", x1: box.left, x2: box.right, y1: v, y2: v}));
     svg.append(
-      drawn("text", {class: "tick", x: box.left - 7, y: where + 4, "text-anchor": "end"}, tickText(tick, yTicks)),
+      svgElement("text", {class: "tick", x: box.left - 7, y: v + 4, "text-anchor": "end"}, formatTick(tick, yTicks)),
     );
   }
-  svg.append(drawn("line", {class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom}));
+  svg.append(svgElement("line", {class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom}));
   for (const tick of xTicks) {
-    const where = across(tick);
-    const anchor = where > box.right - 14 ? "end" : "middle";
-    svg.append(drawn("line", {class: "axis", x1: where, x2: where, y1: box.bottom, y2: box.bottom + 4}));
-    const text = tickText(tick, xTicks);
+    const h = across(tick);
+    const anchor = h > box.right - 14 ? "end" : "middle";
+    const x = anchor === "end" ? box.right + 8 : h;
+    svg.append(svgElement("line", {class: "axis", x1: h, x2: h, y1: box.bottom, y2: box.bottom + 4}));
     svg.append(
-      drawn(
-        "text",
-        {class: "tick", x: anchor === "end" ? box.right + 8 : where, y: box.bottom + 17, "text-anchor": anchor},
-        text,
-      ),
+      svgElement("text", {class: "tick", x, y: box.bottom + 17, "text-anchor": anchor}, formatTick(tick, xTicks)),
     );
   }
-  if (yLabel) svg.append(drawn("text", {class: "label", x: 4, y: 12}, yLabel));
-  if (xLabel) svg.append(drawn("text", {class: "label", x: box.right, y: height - 4, "text-anchor": "end"}, xLabel));
+  if (yLabel) svg.append(svgElement("text", {class: "label", x: 4, y: 12}, yLabel));
+  if (xLabel)
+    svg.append(svgElement("text", {class: "label", x: box.right, y: height - 4, "text-anchor": "end"}, xLabel));
   return {box, across, up};
 }
 
-function linePath(xs, ys, across, up) {
+// a path with gaps, and the points between two gaps, which have no line
+function buildLinePath(xs, ys, across, up) {
   let path = "",
-    pen = false;
-  const alone = [];
-  for (let place = 0; place < xs.length; place++) {
-    const there = isNumber(ys[place]) && isNumber(xs[place]);
-    const h = there ? across(xs[place]) : NaN,
-      v = there ? up(ys[place]) : NaN;
+    drawing = false;
+  const single = [];
+  for (let index = 0; index < xs.length; index++) {
+    const defined = isNumber(ys[index]) && isNumber(xs[index]);
+    const h = defined ? across(xs[index]) : NaN,
+      v = defined ? up(ys[index]) : NaN;
     if (!isNumber(h) || !isNumber(v)) {
-      pen = false;
+      drawing = false;
       continue;
     }
-    path += `${pen ? "L" : "M"}${h.toFixed(1)} ${v.toFixed(1)}`;
-    if (!pen && !isNumber(ys[place + 1])) alone.push([h, v]);
-    pen = true;
+    path += `${drawing ? "L" : "M"}${h.toFixed(1)} ${v.toFixed(1)}`;
+    if (!drawing && !isNumber(ys[index + 1])) single.push([h, v]);
+    drawing = true;
   }
-  return {path, alone};
+  return {path, single};
 }
 
-function bandPaths(one, across, up) {
+function buildBandPaths({x, low, high}, across, up) {
   const paths = [];
   let upper = [],
     lower = [];
@@ -139,14 +150,13 @@ function bandPaths(one, across, up) {
     upper = [];
     lower = [];
   };
-  for (let place = 0; place < one.x.length; place++) {
-    const ends = [one.low[place], one.high[place]];
-    // zero has no place on a logarithmic axis
+  for (let index = 0; index < x.length; index++) {
+    const ends = [low[index], high[index]];
     if (!ends.every(isNumber) || !ends.map(up).every(isNumber)) {
       close();
       continue;
     }
-    const h = across(one.x[place]).toFixed(1);
+    const h = across(x[index]).toFixed(1);
     lower.push(`${h} ${up(ends[0]).toFixed(1)}`);
     upper.push(`${h} ${up(ends[1]).toFixed(1)}`);
   }

@@ -1,225 +1,208 @@
-// Line charts in SVG: bands, a legend that toggles, a readout under the pointer or the arrow keys.
+// Draws charts in SVG from their descriptions (kinfold/report/charts.py): lines with bands, and histograms. A legend
+// toggles series; the pointer or the arrow keys read values out.
 
-const AT_FIRST = 8; // series shown before the reader asks for more
-let charts = 0;
+const MAX_VISIBLE = 8; // series shown at first, and series in a readout
 
-// the place of the value nearest to `wanted`
-function nearest(values, wanted) {
+// the index of the value nearest to a target
+function findNearest(values, target) {
   let best = -1,
     distance = Infinity;
-  for (let place = 0; place < values.length; place++) {
-    const apart = isNumber(values[place]) ? Math.abs(values[place] - wanted) : Infinity;
-    if (apart < distance) [best, distance] = [place, apart];
+  for (let index = 0; index < values.length; index++) {
+    const difference = isNumber(values[index]) ? Math.abs(values[index] - target) : Infinity;
+    if (difference < distance) [best, distance] = [index, difference];
   }
   return best;
 }
 
-// options: title, note, series [{name, x, y, low, high, colour, dash}], xLabel, yLabel, logX, logY, y (a range), height,
-// shares (y lies between 0 and 1), wholeX (steps and ranks)
-function chart(options) {
-  const series = options.series.map((one) => ({
-    ...one,
-    x: flat(one.x).values,
-    y: flat(one.y).values,
-    low: one.low ? flat(one.low).values : null,
-    high: one.high ? flat(one.high).values : null,
-  }));
-  const hidden = new Set(series.length > AT_FIRST ? series.slice(AT_FIRST).map((one) => one.name) : []);
-  const name = `chart-${++charts}`;
-  const svg = drawn("svg", {role: "img", tabindex: 0, "aria-labelledby": name, "aria-roledescription": "chart"});
-  const readout = element("div", {class: "readout", hidden: true, role: "status"});
-  const plot = element("div", {class: "plot"}, svg, readout);
-  const legend = element("div", {class: "legend"});
-  const caption = element(
-    "figcaption",
-    {id: name},
-    element("strong", {}, named(options.title)),
-    options.note ? [" ", element("span", {class: "soft"}, options.note)] : null,
-  );
-  const figure = element("figure", {class: "chart"}, caption, plot, legend);
-  const height = options.height ?? 250;
-  let frame = null,
-    cursor = null,
-    wide = 0;
-  const visible = () => series.filter((one) => !hidden.has(one.name));
+// bins as a line with steps: each value from one edge to the next
+function expandBins(edges, values) {
+  const x = [],
+    y = [];
+  for (let bin = 0; bin < values.length; bin++) {
+    x.push(edges[bin], edges[bin + 1]);
+    y.push(values[bin], values[bin]);
+  }
+  return {x, y};
+}
 
-  function draw() {
-    if (wide < 40) return;
-    const on = visible();
-    const logX = options.logX,
-      logY = options.logY;
-    const x = extent(
-      (function* () {
-        for (const one of on) yield* one.x;
-      })(),
-      logX,
-    );
-    const values = (function* () {
-      if (options.zero) yield 0;
-      for (const one of on) {
-        yield* one.y;
-        if (one.low) {
-          yield* one.low;
-          yield* one.high;
-        }
-      }
-    })();
-    const y = options.y ?? (options.shares ? sharesRange(values, 0.04) : widened(extent(values, logY), 0.04, logY));
-    const {xLabel, yLabel, wholeX} = options;
-    frame = {...axes(svg, wide, height, {x, y, xLabel, yLabel, logX, logY, wholeX}), x, logX};
+function decodeSeries(series, kind) {
+  const [x, y] = [decodeArray(series.x).values, decodeArray(series.y).values];
+  return {
+    name: series.name,
+    ...getStyle(series.style),
+    ...(kind === "histogram" ? expandBins(x, y) : {x, y}),
+    low: series.low ? decodeArray(series.low).values : null,
+    high: series.high ? decodeArray(series.high).values : null,
+  };
+}
+
+function createChart(chart, height = 250) {
+  if (chart.kind === "scatter") return createScatter(chart);
+  const all = chart.series.map((series) => decodeSeries(series, chart.kind));
+  const hidden = new Set(all.slice(MAX_VISIBLE).map((series) => series.name));
+  const getVisible = () => all.filter((series) => !hidden.has(series.name));
+  const readout = element("div", {class: "readout", hidden: true, role: "status"});
+  const legend = element("div", {class: "legend"});
+  let frame = null,
+    cursor = null;
+  const {svg, figure} = createFigure(chart, (_, width) => draw(width), {readout, legend, focusable: true});
+
+  function draw(width) {
+    const visible = getVisible();
+    const ranges = {
+      x: computeExtent(
+        visible.flatMap((series) => Array.from(series.x)),
+        chart.x.scale === "log",
+      ),
+      y: computeRange(
+        visible.flatMap(({y, low, high}) => [...y, ...(low ?? []), ...(high ?? [])]),
+        chart.y,
+        0.04,
+      ),
+    };
+    frame = {...drawAxes(svg, width, height, chart, ranges), range: ranges.x, width};
     const {across, up} = frame;
-    const safe = logX ? (value) => (value > 0 ? across(value) : NaN) : across;
-    const safeUp = logY ? (value) => (value > 0 ? up(value) : NaN) : up;
-    for (const one of on)
-      if (one.low && one.high) {
-        for (const path of bandPaths(one, safe, safeUp))
-          svg.append(drawn("path", {class: `band c${one.colour}`, d: path}));
-      }
-    for (const one of on) {
-      const {path, alone} = linePath(one.x, one.y, safe, safeUp);
-      svg.append(drawn("path", {class: `line c${one.colour}`, d: path, "stroke-dasharray": one.dash || null}));
-      for (const [h, v] of alone) svg.append(drawn("circle", {class: `dot c${one.colour}`, cx: h, cy: v, r: 3}));
+    for (const series of visible)
+      if (series.low && series.high)
+        for (const path of buildBandPaths(series, across, up))
+          svg.append(svgElement("path", {class: `band c${series.color}`, d: path}));
+    for (const {x, y, color, dash} of visible) {
+      const {path, single} = buildLinePath(x, y, across, up);
+      svg.append(svgElement("path", {class: `line c${color}`, d: path, "stroke-dasharray": dash || null}));
+      for (const [h, v] of single) svg.append(svgElement("circle", {class: `dot c${color}`, cx: h, cy: v, r: 3}));
     }
-    cursor = drawn("g", {class: "cursor"});
+    cursor = svgElement("g", {class: "cursor"});
     svg.append(cursor);
   }
 
-  function hide() {
+  function hideReadout() {
     readout.hidden = true;
     cursor?.replaceChildren();
   }
 
-  // what every line says at `x`; where there are many, those nearest to the pointer's height
-  function read(x, height) {
-    const found = [];
-    for (const one of visible()) {
-      const place = nearest(one.x, x);
-      if (place >= 0 && isNumber(one.y[place])) found.push({one, place, v: frame.up(one.y[place])});
+  // the value of every series at `x`; of many series, those nearest to the height of the pointer
+  function showReadout(x, pointerHeight) {
+    const points = [];
+    for (const series of getVisible()) {
+      const index = findNearest(series.x, x);
+      if (index >= 0 && isNumber(series.y[index]))
+        points.push({series, index, x: series.x[index], v: frame.up(series.y[index])});
     }
-    if (!found.length) return hide();
-    const at =
-      found[
-        nearest(
-          found.map(({one, place}) => one.x[place]),
-          x,
-        )
-      ];
-    const where = frame.across(at.one.x[at.place]);
-    found.sort((a, b) => (isNumber(height) ? Math.abs(a.v - height) - Math.abs(b.v - height) : a.v - b.v));
-    const kept = found.slice(0, AT_FIRST).sort((a, b) => a.v - b.v);
+    if (!points.length) return hideReadout();
+    const nearest = points[
+      findNearest(
+        points.map((point) => point.x),
+        x,
+      )
+    ].x;
+    const h = frame.across(nearest);
+    const distance = (point) => (isNumber(pointerHeight) ? Math.abs(point.v - pointerHeight) : point.v);
+    points.sort((a, b) => distance(a) - distance(b));
+    const shown = points.slice(0, MAX_VISIBLE).sort((a, b) => a.v - b.v);
     cursor.replaceChildren(
-      drawn("line", {x1: where, x2: where, y1: frame.box.top, y2: frame.box.bottom}),
-      ...kept.map(({one, place, v}) =>
-        drawn("circle", {class: `dot c${one.colour}`, cx: frame.across(one.x[place]), cy: v, r: 3.5}),
+      svgElement("line", {x1: h, x2: h, y1: frame.box.top, y2: frame.box.bottom}),
+      ...shown.map((point) =>
+        svgElement("circle", {class: `dot c${point.series.color}`, cx: frame.across(point.x), cy: point.v, r: 3.5}),
       ),
     );
     readout.replaceChildren(
-      element("div", {class: "at"}, `${options.xLabel ?? "x"} ${rounded(at.one.x[at.place])}`),
-      element(
-        "table",
-        {},
-        kept.map(({one, place}) =>
-          element(
-            "tr",
-            {},
-            element("td", {}, swatch(one)),
-            element("td", {}, named(one.name)),
-            element("td", {class: "number"}, rounded(one.y[place])),
-            element(
-              "td",
-              {class: "number soft"},
-              one.low && isNumber(one.low[place]) ? `${rounded(one.low[place])} to ${rounded(one.high[place])}` : "",
-            ),
-          ),
-        ),
-      ),
-      found.length > kept.length ? element("div", {class: "soft"}, `and ${found.length - kept.length} more`) : "",
+      element("div", {class: "at"}, `${chart.x.label || "x"} ${formatRounded(nearest)}`),
+      element("table", {}, shown.map(createReadoutRow)),
+      points.length > shown.length ? element("div", {class: "soft"}, `and ${points.length - shown.length} more`) : "",
     );
     readout.hidden = false;
-    // beside the line where there is room, else below the figure: what is read stays in sight
-    const room = readout.offsetWidth + 14;
-    const after = where + room < wide,
-      before = where - room > 0;
-    const middle = Math.max(0, Math.min(where - room / 2, wide - room));
-    readout.style.left = `${after ? where + 12 : before ? where - room : middle}px`;
-    readout.style.top = `${after || before ? frame.box.top : height}px`;
+    // beside the line if there is space, else below the chart
+    const space = readout.offsetWidth + 14;
+    const fitsRight = h + space < frame.width,
+      fitsLeft = h - space > 0;
+    const middle = Math.max(0, Math.min(h - space / 2, frame.width - space));
+    readout.style.left = `${fitsRight ? h + 12 : fitsLeft ? h - space : middle}px`;
+    readout.style.top = `${fitsRight || fitsLeft ? frame.box.top : height}px`;
   }
 
-  function inverse(h) {
+  function createReadoutRow({series, index}) {
+    const {low, high, y} = series;
+    const band = low && isNumber(low[index]) ? `${formatRounded(low[index])} to ${formatRounded(high[index])}` : "";
+    return element(
+      "tr",
+      {},
+      element("td", {}, createSwatch(series)),
+      element("td", {}, createName(series.name)),
+      element("td", {class: "number"}, formatRounded(y[index])),
+      element("td", {class: "number soft"}, band),
+    );
+  }
+
+  function toValue(h) {
     const share = (h - frame.box.left) / (frame.box.right - frame.box.left);
-    const [low, high] = frame.x;
-    return frame.logX ? low * (high / low) ** share : low + share * (high - low);
+    const [low, high] = frame.range;
+    return chart.x.scale === "log" ? low * (high / low) ** share : low + share * (high - low);
   }
 
-  let keyed = null;
+  let current = null; // the x that is read out
   svg.addEventListener("pointermove", (event) => {
     if (!frame) return;
     const box = svg.getBoundingClientRect();
-    keyed = inverse(Math.min(Math.max(event.clientX - box.left, frame.box.left), frame.box.right));
-    read(keyed, event.clientY - box.top);
+    current = toValue(Math.min(Math.max(event.clientX - box.left, frame.box.left), frame.box.right));
+    showReadout(current, event.clientY - box.top);
   });
-  svg.addEventListener("pointerleave", hide);
-  svg.addEventListener("blur", hide);
+  svg.addEventListener("pointerleave", hideReadout);
+  svg.addEventListener("blur", hideReadout);
   svg.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") return hide();
+    if (event.key === "Escape") return hideReadout();
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (!step || !frame) return;
     event.preventDefault();
-    const places = [...new Set(visible().flatMap((one) => Array.from(one.x)))].filter(isNumber).sort((a, b) => a - b);
-    const now = keyed === null ? (step > 0 ? -1 : places.length) : nearest(places, keyed);
-    keyed = places[Math.min(Math.max(now + step, 0), places.length - 1)];
-    if (isNumber(keyed)) read(keyed, null);
+    const values = [...new Set(getVisible().flatMap((series) => Array.from(series.x)))]
+      .filter(isNumber)
+      .sort((a, b) => a - b);
+    const index = current === null ? (step > 0 ? -1 : values.length) : findNearest(values, current);
+    current = values[Math.min(Math.max(index + step, 0), values.length - 1)];
+    if (isNumber(current)) showReadout(current, null);
   });
 
-  function legends() {
-    legend.replaceChildren(
-      ...series.map((one) =>
-        element(
-          "button",
-          {
-            type: "button",
-            class: "key",
-            "aria-pressed": hidden.has(one.name) ? "false" : "true",
-            onclick: (event) => {
-              if (!hidden.delete(one.name)) hidden.add(one.name);
-              event.currentTarget.setAttribute("aria-pressed", hidden.has(one.name) ? "false" : "true");
-              draw();
-            },
-          },
-          swatch(one),
-          named(one.name),
-        ),
-      ),
-    );
-    if (series.length > AT_FIRST) {
-      const every = (on) => () => {
-        for (const one of series)
-          if (on) hidden.delete(one.name);
-          else hidden.add(one.name);
-        legends();
-        draw();
-      };
-      legend.append(
-        element("button", {type: "button", class: "quiet", onclick: every(true)}, "all"),
-        element("button", {type: "button", class: "quiet", onclick: every(false)}, "none"),
-      );
-    }
+  function redraw() {
+    if (frame) draw(frame.width);
   }
-  legends();
-  new ResizeObserver(([{contentRect}]) => {
-    const width = Math.floor(contentRect.width);
-    if (width !== wide) {
-      wide = width;
-      draw();
-    }
-  }).observe(plot);
+
+  function createKey(series) {
+    const button = element(
+      "button",
+      {type: "button", class: "key", "aria-pressed": String(!hidden.has(series.name))},
+      createSwatch(series),
+      createName(series.name),
+    );
+    button.addEventListener("click", () => {
+      if (!hidden.delete(series.name)) hidden.add(series.name);
+      button.setAttribute("aria-pressed", String(!hidden.has(series.name)));
+      redraw();
+    });
+    return button;
+  }
+
+  function fillLegend() {
+    legend.replaceChildren(...all.map(createKey));
+    if (all.length <= MAX_VISIBLE) return;
+    const toggleAll = (visible) => () => {
+      for (const {name} of all)
+        if (visible) hidden.delete(name);
+        else hidden.add(name);
+      fillLegend();
+      redraw();
+    };
+    legend.append(
+      element("button", {type: "button", class: "quiet", onclick: toggleAll(true)}, "all"),
+      element("button", {type: "button", class: "quiet", onclick: toggleAll(false)}, "none"),
+    );
+  }
+  fillLegend();
   return figure;
 }
 
-function swatch({colour: kind, dash}) {
-  return drawn(
+function createSwatch({color, dash}) {
+  return svgElement(
     "svg",
     {class: "swatch", width: 24, height: 10, viewBox: "0 0 24 10", "aria-hidden": "true"},
-    drawn("path", {class: `line c${kind}`, d: "M1 5H23", "stroke-dasharray": dash || null}),
+    svgElement("path", {class: `line c${color}`, d: "M1 5H23", "stroke-dasharray": dash || null}),
   );
 }

@@ -1,6 +1,6 @@
-// The page from top to bottom. Every section says what is missing where it has nothing to show.
+// The page from top to bottom. Every section says what is missing if it has nothing to show.
 
-function header() {
+function addHeader() {
   const about = content.about ?? {};
   const facts = [
     ["data", (about.data ?? []).join(", ")],
@@ -9,8 +9,8 @@ function header() {
     ["folder", about.folder],
     ["kinfold", about.kinfold],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const kind = {bench: "Bench report", run: "Run report"}[content.kind] ?? "Report";
-  // inflation has a notice of its own
+  const kind = {bench: "Benchmark report", run: "Run report"}[content.kind] ?? "Report";
+  // inflated numbers have their own notice
   const missing = (content.missing ?? []).filter(
     (sentence) => !(content.inflated && String(sentence).startsWith("inflated:")),
   );
@@ -22,25 +22,25 @@ function header() {
         element("p", {class: "kicker"}, `kinfold · ${kind}`),
         element("button", {type: "button", class: "quiet theme", onclick: () => window.switchTheme()}, "light / dark"),
       ),
-      element("h1", {}, named(content.title ?? "report")),
+      element("h1", {}, createName(content.title ?? "report")),
       element(
         "p",
         {class: "lead"},
-        "Results with their intervals, the training behind them, and the space itself to look at. " +
-          "All of it is inside this file; nothing is loaded from elsewhere.",
+        "Results with confidence intervals, training curves, and the embedding space to explore. " +
+          "Everything is inside this file; nothing is loaded from elsewhere.",
       ),
       element(
         "dl",
         {class: "facts"},
-        facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, named(value)))),
+        facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, createName(value)))),
       ),
       content.inflated
         ? element(
             "div",
             {class: "notice strong", role: "note"},
             element("strong", {}, "Inflated numbers. "),
-            "The steps were chosen by looking at the test classes: expect honest numbers to be lower, " +
-              "and do not compare these with them.",
+            "The steps were selected on the test classes. Numbers without this selection are lower; " +
+              "do not compare these with them.",
           )
         : null,
       missing.length
@@ -51,7 +51,7 @@ function header() {
             element(
               "ul",
               {},
-              missing.map((sentence) => element("li", {}, named(sentence))),
+              missing.map((sentence) => element("li", {}, createName(sentence))),
             ),
           )
         : null,
@@ -59,99 +59,101 @@ function header() {
   );
 }
 
-function resultsSection() {
+function createResultsSection() {
   const tables = (content.tables ?? []).filter((table) => table.rows?.length);
-  if (!tables.length) return [absent("There are no results yet: no run of this folder has been evaluated.")];
+  if (!tables.length) return [createRemark("There are no results yet: no run of this folder has been evaluated.")];
   return [
     element(
       "p",
       {class: "lead"},
-      "Sort by any heading. A method opens to the command and the configuration that give its row again.",
+      "Sort by any heading. Open a method to see the command and the configuration that reproduce its row.",
     ),
-    tables.map(resultsTable),
+    tables.map(createResultsTable),
   ];
 }
 
-// One choice of a space for all sections that show one.
-function spaceSections(places) {
+// One choice of an embedding space for all sections that show one.
+function fillSpaceSections(containers) {
   const spaces = content.spaces ?? [];
   if (!spaces.length) {
-    const why = "No space is shown: a space needs a trained run whose test items can be embedded.";
-    for (const place of [places.map, places.queries, places.curves]) place.append(absent(why));
-    places.spectra.append(absent("There are no spectra without a space."));
+    const reason = "No embedding space is shown: it needs a trained run whose test items can be embedded.";
+    for (const container of [containers.map, containers.queries, containers.curves])
+      container.append(createRemark(reason));
+    containers.spectra.append(createRemark("There are no spectra without an embedding space."));
     return;
   }
   const selects = [];
   const bodies = {};
-  for (const [name, place] of Object.entries(places)) {
+  for (const [name, container] of Object.entries(containers)) {
     if (spaces.length > 1) {
-      const {label, select} = choice(
-        "space",
-        spaces.map((space, at) => [String(at), [space.name, space.data].filter(Boolean).join(" · ")]),
+      const {label, select} = createChoice(
+        "embedding space",
+        spaces.map((space, number) => [String(number), [space.name, space.data].filter(Boolean).join(" · ")]),
         "0",
-        (at) => show(Number(at)),
+        (number) => show(Number(number)),
       );
       selects.push(select);
-      place.append(label);
+      container.append(label);
     }
-    bodies[name] = place.appendChild(element("div", {}));
+    bodies[name] = container.appendChild(element("div", {}));
   }
-  function show(at) {
-    const space = spaces[at];
-    for (const select of selects) select.value = String(at);
-    let marked = null;
+  function show(number) {
+    const space = spaces[number];
+    for (const select of selects) select.value = String(number);
+    let markClasses = null;
     fill(bodies.map, () => {
-      if (!space.map || !flat(space.map.x).values.length) return [absent("This space has no map.")];
-      const map = mapOf(space);
-      marked = map.mark;
-      return [caption(space), map.element];
+      if (!space.map || !decodeArray(space.map.x).values.length)
+        return [createRemark("This embedding space has no map.")];
+      const map = createMap(space);
+      markClasses = map.mark;
+      return [describeSpace(space), map.element];
     });
     fill(bodies.queries, () =>
-      queriesOf(space, (names) => {
-        if (!marked) return;
-        marked(names);
+      createQueries(space, (names) => {
+        if (!markClasses) return;
+        markClasses(names);
         document.getElementById("map").scrollIntoView({block: "start"});
       }),
     );
-    fill(bodies.curves, () => curvesOf(space));
-    fill(bodies.spectra, () => spectraOf(space));
+    fill(bodies.curves, () => createCurves(number));
+    fill(bodies.spectra, () => createSpectra(number));
   }
   show(0);
 }
 
-function caption(space) {
-  const whole = space.count ?? space.shown,
-    part = space.shown ?? whole;
+function describeSpace(space) {
+  const total = space.count ?? space.shown,
+    part = space.shown ?? total;
   const amount = isNumber(part)
-    ? part < whole
-      ? `${part.toLocaleString("en")} of ${plural(whole, "item")}`
-      : plural(whole, "item")
+    ? part < total
+      ? `${part.toLocaleString("en")} of ${formatCount(total, "item")}`
+      : formatCount(total, "item")
     : "items";
   return element(
     "p",
     {class: "lead"},
-    named(space.name),
+    createName(space.name),
     `: ${amount}${space.split ? ` of the ${space.split} split` : ""}, laid out by t-SNE. ` +
-      `Neighbours are exact, by ${space.distance ?? "the run's"} distance over the whole split; ` +
-      "on the map only nearness means something, not size or the gaps between groups.",
+      `Neighbors are exact, by ${space.distance ?? "the run's"} distance over the whole split. ` +
+      "On the map only small distances have a meaning, not the size of groups or the gaps between them.",
   );
 }
 
 // a section that cannot be drawn says so and leaves the others alone
-function fill(place, make) {
+function fill(container, create) {
   try {
-    place.replaceChildren(
-      ...make()
+    container.replaceChildren(
+      ...create()
         .flat(Infinity)
         .filter((part) => part !== null && part !== undefined),
     );
-  } catch (wrong) {
-    place.replaceChildren(element("p", {class: "notice"}, `This section could not be drawn: ${wrong.message}`));
-    console.error(wrong);
+  } catch (error) {
+    container.replaceChildren(element("p", {class: "notice"}, `This section could not be drawn: ${error.message}`));
+    console.error(error);
   }
 }
 
-function section(id, title) {
+function addSection(id, title) {
   const body = element("div", {class: "body"});
   document
     .getElementById("main")
@@ -162,19 +164,19 @@ function section(id, title) {
   return body;
 }
 
-header();
-fill(section("results", "Results"), resultsSection);
-fill(section("training", "Training"), trainingSection);
-const places = {
-  map: section("map", "Map"),
-  queries: section("queries", "Queries"),
-  curves: section("curves", "Curves"),
-  spectra: section("spectra", "Spectra"),
+addHeader();
+fill(addSection("results", "Results"), createResultsSection);
+fill(addSection("training", "Training"), createTrainingSection);
+const containers = {
+  map: addSection("map", "Map"),
+  queries: addSection("queries", "Queries"),
+  curves: addSection("curves", "Curves"),
+  spectra: addSection("spectra", "Spectra"),
 };
-spaceSections(places);
-fill(places.spectra.appendChild(element("div", {})), diagnosticsScatter);
-fill(section("weights", "Pair weights"), weightsSection);
+fillSpaceSections(containers);
+fill(containers.spectra.appendChild(element("div", {})), createDiagnostics);
+fill(addSection("weights", "Pair weights"), createWeightsSection);
 document
   .getElementById("foot")
-  .append(`Made by kinfold ${content.about?.kinfold ?? ""}`.trim(), ". One file, no server, no network.");
+  .append(`Written by kinfold ${content.about?.kinfold ?? ""}`.trim(), ". One file, no server, no network.");
 document.documentElement.dataset.ready = "yes";

@@ -1,22 +1,22 @@
-// The map of a space: a canvas to zoom and pan, what an item looks like, what it finds, and where a class lies.
+// The map of an embedding space: a canvas to zoom and pan, with the images and the neighbors of items.
 
-const SOME = 36; // items of a class that the panel shows
+const PANEL_ITEMS = 36; // of a class
 
-function mapOf(space) {
-  const labels = flat(space.labels).values;
-  const at = {x: flat(space.map.x).values, y: flat(space.map.y).values};
+function createMap(space) {
+  const labels = decodeArray(space.labels).values;
+  const at = {x: decodeArray(space.map.x).values, y: decodeArray(space.map.y).values};
   const count = at.x.length;
-  const thumbnails = space.thumbnails ? flat(space.thumbnails).values : null;
-  const found = {
-    places: flat(space.neighbors),
-    labels: flat(space.neighbor_labels),
-    scores: flat(space.neighbor_scores),
-    thumbnails: space.neighbor_thumbnails ? flat(space.neighbor_thumbnails) : null,
+  const thumbnails = space.thumbnails ? decodeArray(space.thumbnails).values : null;
+  const nearest = {
+    items: decodeArray(space.neighbors),
+    labels: decodeArray(space.neighbor_labels),
+    scores: decodeArray(space.neighbor_scores),
+    thumbnails: space.neighbor_thumbnails ? decodeArray(space.neighbor_thumbnails) : null,
   };
-  const known = found.labels.values.length > 0;
-  const right = (place) => found.labels.values[place * found.labels.width] === labels[place];
-  const pictured = thumbnails !== null && Boolean(content.thumbnails?.sheets?.length);
-  const state = {marked: [], selected: null, hovered: null, by: known ? "neighbor" : "class", pictures: false};
+  const hasNeighbors = nearest.labels.values.length > 0;
+  const isCorrect = (item) => nearest.labels.values[item * nearest.labels.width] === labels[item];
+  const hasImages = thumbnails !== null && Boolean(content.thumbnails?.sheets?.length);
+  const state = {marked: [], selected: null, hovered: null, by: hasNeighbors ? "neighbor" : "class", pictures: false};
 
   const canvas = element("canvas", {
     tabindex: 0,
@@ -27,8 +27,8 @@ function mapOf(space) {
   });
   const tip = element("div", {class: "readout", hidden: true});
   const legend = element("p", {class: "soft key"});
-  const panel = element("aside", {class: "panel", "aria-live": "polite", "aria-label": "what was chosen on the map"});
-  const view = mapView(canvas, at, count, () => draw());
+  const panel = element("aside", {class: "panel", "aria-live": "polite", "aria-label": "the chosen item or class"});
+  const view = createMapView(canvas, at, count, () => draw());
   const stage = element(
     "div",
     {class: "stage"},
@@ -47,23 +47,23 @@ function mapOf(space) {
     ),
   );
 
-  function item(place) {
-    return {place, label: labels[place], name: className(space, labels[place]), thumbnail: thumbnails?.[place] ?? -1};
+  function describeItem(item) {
+    return {item, label: labels[item], name: getClassName(space, labels[item]), thumbnail: thumbnails?.[item] ?? -1};
   }
 
-  function neighborsOf(place) {
-    const scores = row(found.scores, place),
-      pictures = found.thumbnails ? row(found.thumbnails, place) : null;
-    const theirs = row(found.labels, place);
-    return row(found.places, place).map((other, rank) => {
-      const label = theirs[rank] ?? (other < 0 ? -1 - other : labels[other]);
+  function neighborsOf(item) {
+    const scores = getRow(nearest.scores, item),
+      pictures = nearest.thumbnails ? getRow(nearest.thumbnails, item) : null;
+    const nearestLabels = getRow(nearest.labels, item);
+    return getRow(nearest.items, item).map((other, rank) => {
+      const label = nearestLabels[rank] ?? (other < 0 ? -1 - other : labels[other]);
       return {
-        place: other >= 0 && other < count ? other : null,
+        item: other >= 0 && other < count ? other : null,
         label,
-        name: className(space, label),
+        name: getClassName(space, label),
         score: scores[rank],
         thumbnail: pictures?.[rank] ?? thumbnails?.[other] ?? -1,
-        mark: label === labels[place] ? "right" : "wrong",
+        mark: label === labels[item] ? "right" : "wrong",
       };
     });
   }
@@ -73,8 +73,8 @@ function mapOf(space) {
     paintMap(canvas, view, {
       count,
       labels,
-      right,
-      known,
+      isCorrect,
+      hasNeighbors,
       state,
       thumbnails,
       neighbors: state.selected === null ? [] : neighborsOf(state.selected),
@@ -82,136 +82,136 @@ function mapOf(space) {
   }
 
   const many = space.classes.length;
-  const shared = many > LOOKS ? `; ${many} classes share ${LOOKS} looks` : "";
-  // what the colours mean now
+  const shared = many > LOOKS ? `; ${many} classes share ${LOOKS} combinations` : "";
+  // what the colors mean now
   function key() {
     const spot = (kind) => element("span", {class: `spot ${kind}`, "aria-hidden": "true"});
     const pieces =
       state.selected !== null
         ? [
             spot("first"),
-            "the class of the chosen item; lines lead to its neighbours, solid to right ones, dashed to wrong ones",
+            "the class of the chosen item; solid lines lead to neighbors of its class, dashed lines to others",
           ]
         : state.marked.length
           ? state.marked.flatMap((label, rank) => [
               spot(rank ? "second" : "first"),
-              named(className(space, label)),
+              createName(getClassName(space, label)),
               " ",
             ])
           : state.by === "neighbor"
-            ? [spot("first"), "nearest neighbour of its class ", spot("second"), "nearest neighbour of another class"]
-            : [`colour and shape by class${shared}`];
-    const words = pieces.map((piece) => piece.textContent ?? piece).join("");
-    if (legend.textContent !== words) legend.replaceChildren(...pieces);
+            ? [spot("first"), "nearest neighbor of its class ", spot("second"), "nearest neighbor of another class"]
+            : [`color and shape by class${shared}`];
+    const text = pieces.map((piece) => piece.textContent ?? piece).join("");
+    if (legend.textContent !== text) legend.replaceChildren(...pieces);
   }
 
-  function hover(place, h, v) {
-    if (place !== state.hovered) {
-      state.hovered = place;
-      canvas.style.cursor = place === null ? "" : "pointer";
-      tip.hidden = place === null;
-      if (place !== null) {
-        const one = item(place);
+  function hover(item, h, v) {
+    if (item !== state.hovered) {
+      state.hovered = item;
+      canvas.style.cursor = item === null ? "" : "pointer";
+      tip.hidden = item === null;
+      if (item !== null) {
+        const one = describeItem(item);
         tip.replaceChildren(
-          hasPicture(one.thumbnail) ? picture(one.thumbnail, 96, one.name) : "",
-          named(one.name, {class: "class"}),
+          hasPicture(one.thumbnail) ? createPicture(one.thumbnail, 96, one.name) : "",
+          createName(one.name, {class: "class"}),
         );
       }
       draw();
     }
-    if (place === null) return;
+    if (item === null) return;
     tip.style.left = `${h + 14 + tip.offsetWidth < view.width ? h + 14 : Math.max(0, h - 14 - tip.offsetWidth)}px`;
     tip.style.top = `${Math.min(Math.max(0, v - 20), Math.max(0, view.height - tip.offsetHeight - 4))}px`;
   }
 
-  function select(place) {
-    const one = item(place);
-    state.selected = place;
+  function select(item) {
+    const one = describeItem(item);
+    state.selected = item;
     state.marked = [one.label];
-    const others = neighborsOf(place);
+    const others = neighborsOf(item);
     const correct = others.filter((other) => other.mark === "right").length;
     panel.replaceChildren(
       element(
         "div",
         {class: "asked"},
-        tile({...one, mark: "query", size: 80}),
+        createTile({...one, mark: "query", size: 80}),
         element(
           "div",
           {class: "what"},
-          named(one.name, {class: "class"}),
+          createName(one.name, {class: "class"}),
           element(
             "span",
             {class: "soft"},
             others.length
-              ? `of this class: ${correct} of its ${plural(others.length, "nearest neighbour")}`
-              : "its neighbours were not kept",
+              ? `of this class: ${correct} of its ${formatCount(others.length, "nearest neighbor")}`
+              : "its neighbors were not stored",
           ),
         ),
       ),
-      others.length ? frames() : "",
+      others.length ? createFrameLegend() : "",
       element(
         "div",
         {class: "tiles"},
         others.map((other) =>
-          tile({
+          createTile({
             ...other,
-            text: rounded(other.score),
+            text: formatRounded(other.score),
             size: 56,
-            below: [hasPicture(other.thumbnail) ? named(other.name) : null, rounded(other.score)].filter(Boolean),
+            below: [hasPicture(other.thumbnail) ? createName(other.name) : null, formatRounded(other.score)].filter(Boolean),
             press:
-              other.place === null
+              other.item === null
                 ? null
                 : () => {
-                    view.reveal([other.place]);
-                    select(other.place);
+                    view.reveal([other.item]);
+                    select(other.item);
                   },
           }),
         ),
       ),
-      others.some((other) => other.place === null)
-        ? element("p", {class: "soft"}, "Neighbours that are not on the map cannot be chosen.")
+      others.some((other) => other.item === null)
+        ? element("p", {class: "soft"}, "Neighbors that are not on the map cannot be chosen.")
         : "",
-      clearButton(),
+      createClearButton(),
     );
     draw();
   }
 
   // by class names; of two, the first is blue and the second orange
   function mark(names) {
-    const wanted = names.map((name) => space.classes.indexOf(name)).filter((label) => label >= 0);
+    const chosen = names.map((name) => space.classes.indexOf(name)).filter((label) => label >= 0);
     state.selected = null;
-    state.marked = wanted;
-    const members = wanted.map((label) => places(label));
-    const most = Math.ceil(SOME / wanted.length);
+    state.marked = chosen;
+    const members = chosen.map((label) => listItems(label));
+    const most = Math.ceil(PANEL_ITEMS / chosen.length);
     view.reveal(members.flat());
     panel.replaceChildren(
-      ...wanted.flatMap((label, rank) => [
+      ...chosen.flatMap((label, rank) => [
         element(
           "p",
           {},
           element("span", {class: `spot ${rank ? "second" : "first"}`, "aria-hidden": "true"}),
-          named(className(space, label), {class: "class"}),
+          createName(getClassName(space, label), {class: "class"}),
           " ",
-          element("span", {class: "soft"}, `${plural(members[rank].length, "item")} on the map`),
+          element("span", {class: "soft"}, `${formatCount(members[rank].length, "item")} on the map`),
         ),
         element(
           "div",
           {class: "tiles"},
           members[rank]
             .slice(0, most)
-            .map((place) => tile({...item(place), mark: "unknown", size: 44, press: () => select(place)})),
+            .map((item) => createTile({...describeItem(item), mark: "unknown", size: 44, press: () => select(item)})),
         ),
         members[rank].length > most ? element("p", {class: "soft"}, `and ${members[rank].length - most} more`) : "",
       ]),
-      wanted.length < names.length ? absent("A class of this pair has no item among those shown on the map.") : "",
-      clearButton(),
+      chosen.length < names.length ? createRemark("A class of this pair has no item on the map.") : "",
+      createClearButton(),
     );
     draw();
   }
 
-  function places(label) {
+  function listItems(label) {
     const all = [];
-    for (let place = 0; place < count; place++) if (labels[place] === label) all.push(place);
+    for (let item = 0; item < count; item++) if (labels[item] === label) all.push(item);
     return all;
   }
 
@@ -219,17 +219,17 @@ function mapOf(space) {
     state.selected = null;
     state.marked = [];
     panel.replaceChildren(
-      absent(
-        pictured
-          ? "Point at an item to see its picture and class; choose it to see what it finds."
-          : "Point at an item to see its class; choose it to see what it finds. " +
-              "There are no pictures, so labels stand in their place.",
+      createRemark(
+        hasImages
+          ? "Point at an item to see its image and class; click it to see its neighbors."
+          : "Point at an item to see its class; click it to see its neighbors. " +
+              "There are no images, so labels are shown instead.",
       ),
     );
     draw();
   }
 
-  function clearButton() {
+  function createClearButton() {
     return element(
       "button",
       {
@@ -244,24 +244,24 @@ function mapOf(space) {
     );
   }
 
-  view.listen({hover, select: (place) => (place === null ? clear() : select(place)), clear});
+  view.listen({hover, select: (item) => (item === null ? clear() : select(item)), clear});
   window.addEventListener("theme", () => canvas.isConnected && draw());
   const sizes = new Map();
   for (const label of labels) sizes.set(label, (sizes.get(label) ?? 0) + 1);
   const tools = element(
     "div",
     {class: "tools"},
-    classSearch(
+    createClassSearch(
       space.classes.map((name, label) => ({name: String(name), size: sizes.get(label) ?? 0})),
       (name) => mark([name]),
     ),
   );
-  if (known)
+  if (hasNeighbors)
     tools.append(
-      choice(
-        "colour",
+      createChoice(
+        "color",
         [
-          ["neighbor", "nearest neighbour right or wrong"],
+          ["neighbor", "correct nearest neighbor"],
           ["class", "class"],
         ],
         state.by,
@@ -271,25 +271,25 @@ function mapOf(space) {
         },
       ).label,
     );
-  if (pictured) {
+  if (hasImages) {
     const box = element("input", {type: "checkbox"});
     box.addEventListener("change", async () => {
       state.pictures = box.checked;
-      if (box.checked) state.sheet = await sheetsFor(thumbnails);
+      if (box.checked) state.sheet = await loadSprites(thumbnails);
       draw();
     });
-    tools.append(element("label", {class: "choice check"}, box, element("span", {}, "pictures")));
+    tools.append(element("label", {class: "choice check"}, box, element("span", {}, "images")));
   }
   clear();
   return {element: element("div", {}, tools, element("div", {class: "map"}, stage, panel), legend), mark};
 }
 
-async function sheetsFor(thumbnails) {
+async function loadSprites(thumbnails) {
   const all = new Map();
   await Promise.all(
     Array.from(new Set(thumbnails))
       .filter(hasPicture)
-      .map(async (index) => all.set(index, await spriteOf(index))),
+      .map(async (index) => all.set(index, await loadSprite(index))),
   );
   return all;
 }

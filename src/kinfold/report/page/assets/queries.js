@@ -1,34 +1,34 @@
-// The best and the worst queries with what they find, and the pairs of classes that are taken for each other.
+// The best and the worst queries with their neighbors, and the pairs of classes that are confused most often.
 
-function className(space, label) {
+function getClassName(space, label) {
   return typeof label === "number" ? String(space.classes?.[label] ?? `class ${label}`) : String(label ?? "");
 }
 
-function queryRow(space, one) {
-  const name = className(space, one.query.label);
+function createQueryRow(space, one) {
+  const name = getClassName(space, one.query.label);
   return element(
     "li",
     {class: "hunt"},
     element(
       "div",
       {class: "asked"},
-      tile({thumbnail: one.query.thumbnail, name, text: one.query.text, mark: "query", size: 64}),
+      createTile({thumbnail: one.query.thumbnail, name, text: one.query.text, mark: "query", size: 64}),
       element(
         "div",
         {class: "what"},
-        named(name, {class: "class"}),
-        one.query.text && one.query.text !== name ? named(one.query.text, {class: "soft text"}) : null,
-        element("span", {class: "soft number"}, `average precision ${rounded(one.value)}`),
+        createName(name, {class: "class"}),
+        one.query.text && one.query.text !== name ? createName(one.query.text, {class: "soft text"}) : null,
+        element("span", {class: "soft number"}, `average precision ${formatRounded(one.value)}`),
       ),
     ),
     element(
       "div",
       {class: "tiles"},
       one.neighbors.map((other) =>
-        tile({
+        createTile({
           thumbnail: other.thumbnail,
-          name: className(space, other.label),
-          text: [other.text, isNumber(other.score) ? rounded(other.score) : ""].filter(Boolean).join(", "),
+          name: getClassName(space, other.label),
+          text: [other.text, isNumber(other.score) ? formatRounded(other.score) : ""].filter(Boolean).join(", "),
           mark: other.right === true ? "right" : other.right === false ? "wrong" : "unknown",
           size: 48,
         }),
@@ -37,36 +37,36 @@ function queryRow(space, one) {
   );
 }
 
-// where many queries are as good or as bad as the last one shown, which of them are shown means little
-function tied(queries, alike) {
+// says how many queries have the same value as the last one shown
+function describeTies(queries, ties) {
   const value = queries.at(-1).value;
   const among = queries.filter((one) => one.value === value).length;
-  if (!isNumber(alike) || alike <= among) return "";
+  if (!isNumber(ties) || ties <= among) return "";
   return (
-    ` ${plural(alike, "query", "queries")} share the average precision ${rounded(value)}, and ${among} of them are ` +
-    "shown: of equals those with more kin, then those that come first in the data."
+    ` ${formatCount(ties, "query", "queries")} share the average precision ${formatRounded(value)}, and ${among} of them are ` +
+    "shown: those with more positives first, then those that come first in the data."
   );
 }
 
-function queryGroup(title, sentence, space, queries, alike) {
+function createQueryGroup(title, sentence, space, queries, ties) {
   if (!queries?.length) return null;
   return [
     element("h3", {}, title),
-    element("p", {class: "soft"}, sentence + tied(queries, alike)),
+    element("p", {class: "soft"}, sentence + describeTies(queries, ties)),
     element(
       "ul",
       {class: "queries"},
-      queries.map((one) => queryRow(space, one)),
+      queries.map((one) => createQueryRow(space, one)),
     ),
   ];
 }
 
-function confusedPairs(space, mark) {
+function createConfusedPairs(space, mark) {
   const pairs = space.confused ?? [];
   if (!pairs.length)
     return [
       element("h3", {}, "Most confused classes"),
-      absent("No item's nearest neighbour belongs to another class, or it was not counted."),
+      createRemark("Every nearest neighbor is of the same class, or this was not measured."),
     ];
   const most = Math.max(...pairs.map((pair) => pair.count), 1);
   return [
@@ -74,14 +74,14 @@ function confusedPairs(space, mark) {
     element(
       "p",
       {class: "soft"},
-      "Queries of either class whose nearest neighbour belongs to the other, and their share of both classes. " +
+      "Queries of either class whose nearest neighbor belongs to the other, and their share of both classes. " +
         "Choose a pair to see both on the map.",
     ),
     element(
       "ul",
       {class: "pairs"},
       pairs.map((pair) => {
-        const names = [className(space, pair.first), className(space, pair.second)];
+        const names = [getClassName(space, pair.first), getClassName(space, pair.second)];
         const bar = element("span", {class: "fill"});
         bar.style.width = `${(100 * pair.count) / most}%`;
         return element(
@@ -93,15 +93,15 @@ function confusedPairs(space, mark) {
             element(
               "span",
               {class: "names"},
-              named(names[0]),
+              createName(names[0]),
               element("span", {class: "soft"}, " and "),
-              named(names[1]),
+              createName(names[1]),
             ),
             element(
               "span",
               {class: "number"},
-              plural(pair.count, "query", "queries"),
-              element("span", {class: "soft"}, `, ${shown(100 * pair.share, 0)} % of both`),
+              formatCount(pair.count, "query", "queries"),
+              element("span", {class: "soft"}, `, ${formatNumber(100 * pair.share, 0)} % of both`),
             ),
             element("span", {class: "bar", "aria-hidden": "true"}, bar),
           ),
@@ -111,19 +111,19 @@ function confusedPairs(space, mark) {
   ];
 }
 
-function queriesOf(space, mark) {
+function createQueries(space, mark) {
   const parts = [
-    queryGroup(
+    createQueryGroup(
       "Worst queries",
-      "By average precision over as many places as the query has kin, one query of a class; their neighbours in order.",
+      "By average precision at R, the number of positives of a query; one query of each class, with its neighbors in order.",
       space,
       space.worst,
-      space.alike?.worst,
+      space.ties?.worst,
     ),
-    queryGroup("Best queries", "The other end of the same list.", space, space.best, space.alike?.best),
+    createQueryGroup("Best queries", "The other end of the same ranking.", space, space.best, space.ties?.best),
   ];
   return [
-    parts.some(Boolean) ? [frames(), ...parts] : absent("The queries of this space were not ranked."),
-    confusedPairs(space, mark),
+    parts.some(Boolean) ? [createFrameLegend(), ...parts] : createRemark("The queries of this embedding space were not ranked."),
+    createConfusedPairs(space, mark),
   ];
 }

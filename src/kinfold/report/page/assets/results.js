@@ -1,7 +1,7 @@
-// Results: means with intervals, published values, commands to rerun a row, comparisons of methods.
+// Results: means with intervals, published values, commands that rerun a row, comparisons of methods.
 
-function resultsTable(table) {
-  const notes = []; // one number for each sentence, in the order of the rows as they came
+function createResultsTable(table) {
+  const notes = []; // footnotes, in the order of the rows
   const counts = new Set();
   for (const {cells, reference} of table.rows)
     for (const column of table.columns) {
@@ -9,74 +9,74 @@ function resultsTable(table) {
       if (cell?.note && !notes.includes(cell.note)) notes.push(cell.note);
       if (isNumber(cell?.mean) && !reference) counts.add(cell.count);
     }
-  const quotedAny = table.rows.some((one) => one.quoted);
+  const hasQuoted = table.rows.some((one) => one.quoted);
   const columns = [
     {
       title: "method",
       value: (one) => one.method,
       cell: (one) => [
-        named(one.method, {class: "method"}),
-        one.quoted ? element("span", {class: "soft source"}, "quoted from ", named(one.quoted)) : null,
+        createName(one.method, {class: "method"}),
+        one.quoted ? element("span", {class: "soft source"}, "quoted from ", createName(one.quoted)) : null,
       ],
     },
   ];
   for (const column of table.columns) {
     const cells = table.rows.map((one) => one.cells[column.key]).filter((cell) => isNumber(cell?.mean));
-    const ends = extent(cells.flatMap(({mean, half_width: half}) => [mean, mean - (half ?? 0), mean + (half ?? 0)]));
+    const ends = computeExtent(cells.flatMap(({mean, half_width: half}) => [mean, mean - (half ?? 0), mean + (half ?? 0)]));
     columns.push({
       title: column.title,
       numeric: true,
       downFirst: !column.smaller_is_better,
       sorted: column.key === table.sorted,
       value: (one) => one.cells[column.key]?.mean ?? null,
-      cell: (one) => resultCell(one.cells[column.key], column, {notes, ends, counts, whiskers: cells.length > 1}),
+      cell: (one) => createResultCell(one.cells[column.key], column, {notes, ends, counts, whiskers: cells.length > 1}),
     });
     if (table.gains?.includes(column.key) && table.rows.some((one) => isNumber(one.cells[column.key]?.start)))
-      columns.push(...startAndGain(column));
-    if (table.rows.some((one) => published(one.cells[column.key]) !== null)) {
+      columns.push(...createGainColumns(column));
+    if (table.rows.some((one) => getPublished(one.cells[column.key]) !== null)) {
       columns.push({
         title: "published",
         numeric: true,
         downFirst: !column.smaller_is_better,
-        value: (one) => published(one.cells[column.key]),
+        value: (one) => getPublished(one.cells[column.key]),
         cell: (one) => {
-          const value = published(one.cells[column.key]);
-          const text = typeof value === "number" ? shown(value, column.decimals ?? 1) : (value ?? "");
-          // with the digits of the paper, where they are known
+          const value = getPublished(one.cells[column.key]);
+          const text = typeof value === "number" ? formatNumber(value, column.decimals ?? 1) : (value ?? "");
+          // with the digits of the paper, if they are known
           return element("span", {class: "published"}, one.cells[column.key]?.printed ?? text);
         },
       });
     }
   }
-  const said = [];
+  const remarks = [];
   if (counts.size === 1) {
     const [count] = counts;
-    said.push(count > 1 ? `means over ${count} repeats` : "one repeat each: no interval can be given");
-  } else if (counts.size > 1) said.push("means over repeats; n: how many are behind the number");
-  if (quotedAny) said.push("in italics: quoted from others, not run here");
+    remarks.push(count > 1 ? `means over ${count} repeats` : "one repeat each: no intervals");
+  } else if (counts.size > 1) remarks.push("means over repeats; n: number of repeats");
+  if (hasQuoted) remarks.push("in italics: quoted from others, not run here");
   return element(
     "div",
     {class: "results"},
-    table.caption ? element("h3", {}, named(table.caption)) : null,
-    sortable({caption: table.caption || "results", columns, rows: table.rows, details: rerun}),
+    table.caption ? element("h3", {}, createName(table.caption)) : null,
+    createTable({caption: table.caption || "results", columns, rows: table.rows, details: createRerun}),
     element(
       "div",
       {class: "notes"},
-      [...said, ...(table.notes ?? [])].map((note) => element("p", {}, named(note))),
-      notes.map((note, place) => element("p", {}, element("sup", {}, place + 1), " ", named(note))),
+      [...remarks, ...(table.notes ?? [])].map((note) => element("p", {}, createName(note))),
+      notes.map((note, index) => element("p", {}, element("sup", {}, index + 1), " ", createName(note))),
     ),
-    comparisons(table),
+    createComparisons(table),
   );
 }
 
-// the score before the first step, and what training added to it
-function startAndGain({key, factor = 1, decimals = 1, smaller_is_better: smaller}) {
+// the score before training, and the gain over it
+function createGainColumns({key, factor = 1, decimals = 1, smaller_is_better: smaller}) {
   const about = (title, value, cell) => ({title, numeric: true, downFirst: !smaller, value, cell});
   return [
     about(
       "start",
       (one) => one.cells[key]?.start ?? null,
-      (one) => (isNumber(one.cells[key]?.start) ? shown(one.cells[key].start * factor, decimals) : ""),
+      (one) => (isNumber(one.cells[key]?.start) ? formatNumber(one.cells[key].start * factor, decimals) : ""),
     ),
     about(
       factor === 100 ? "gain, percentage points" : "gain",
@@ -84,52 +84,52 @@ function startAndGain({key, factor = 1, decimals = 1, smaller_is_better: smaller
       (one) => {
         const {gain, gain_half_width: half} = one.cells[key] ?? {};
         if (!isNumber(gain)) return "";
-        const wide = isNumber(half) ? ` ± ${shown(half * factor, decimals)}` : "";
-        return `${gain > 0 ? "+" : ""}${shown(gain * factor, decimals)}${wide}`;
+        const wide = isNumber(half) ? ` ± ${formatNumber(half * factor, decimals)}` : "";
+        return `${gain > 0 ? "+" : ""}${formatNumber(gain * factor, decimals)}${wide}`;
       },
     ),
   ];
 }
 
-// in the unit that is shown, as printed; a text such as "unreadable" stays one
-function published(cell) {
+// in the unit of the column; a text such as "unreadable" stays a text
+function getPublished(cell) {
   const value = cell?.published;
   return typeof value === "string" || isNumber(value) ? value : null;
 }
 
-function resultCell(cell, column, {notes, ends, counts, whiskers}) {
+function createResultCell(cell, column, {notes, ends, counts, whiskers}) {
   const mark = cell?.note ? element("sup", {}, notes.indexOf(cell.note) + 1) : null;
   if (!isNumber(cell?.mean)) return ["–", mark];
   const factor = column.factor ?? 1,
     decimals = column.decimals ?? 1;
   const half = isNumber(cell.half_width)
-    ? element("span", {class: "half"}, ` ± ${shown(cell.half_width * factor, decimals)}`)
+    ? element("span", {class: "half"}, ` ± ${formatNumber(cell.half_width * factor, decimals)}`)
     : null;
   return [
     element(
       "span",
       {class: cell.bold ? "best" : null},
-      element(cell.bold ? "strong" : "span", {}, shown(cell.mean * factor, decimals)),
+      element(cell.bold ? "strong" : "span", {}, formatNumber(cell.mean * factor, decimals)),
       half,
     ),
     mark,
     counts.size > 1 ? element("span", {class: "soft count"}, `n = ${cell.count}`) : null,
-    whiskers ? whisker(cell, ends) : null,
+    whiskers ? createWhisker(cell, ends) : null,
   ];
 }
 
-// mean and interval on the scale of the column: what overlaps is seen at once
-function whisker({mean, half_width: half}, ends) {
-  const across = scale(ends, 3, 77, false);
-  const svg = drawn("svg", {class: "whisker", width: 80, height: 7, viewBox: "0 0 80 7", "aria-hidden": "true"});
-  svg.append(drawn("line", {class: "rule", x1: 0, x2: 80, y1: 3.5, y2: 3.5}));
+// mean and interval on the scale of the column, so that overlaps are visible
+function createWhisker({mean, half_width: half}, ends) {
+  const across = createScale(ends, 3, 77, false);
+  const svg = svgElement("svg", {class: "whisker", width: 80, height: 7, viewBox: "0 0 80 7", "aria-hidden": "true"});
+  svg.append(svgElement("line", {class: "rule", x1: 0, x2: 80, y1: 3.5, y2: 3.5}));
   if (half)
-    svg.append(drawn("line", {class: "reach", x1: across(mean - half), x2: across(mean + half), y1: 3.5, y2: 3.5}));
-  svg.append(drawn("circle", {class: "mean", cx: across(mean), cy: 3.5, r: 2.6}));
+    svg.append(svgElement("line", {class: "reach", x1: across(mean - half), x2: across(mean + half), y1: 3.5, y2: 3.5}));
+  svg.append(svgElement("circle", {class: "mean", cx: across(mean), cy: 3.5, r: 2.6}));
   return svg;
 }
 
-function rerun(one) {
+function createRerun(one) {
   const blocks = [
     ["command", one.command],
     ["configuration", one.configuration],
@@ -140,69 +140,69 @@ function rerun(one) {
       element(
         "div",
         {class: "code"},
-        element("div", {class: "bar"}, element("span", {class: "soft"}, name), copyButton(text)),
+        element("div", {class: "bar"}, element("span", {class: "soft"}, name), createCopyButton(text)),
         element("pre", {tabindex: 0, dir: "ltr"}, text),
       ),
     );
 }
 
-function comparisons(table) {
+function createComparisons(table) {
   const rows = table.comparisons ?? [];
   if (!rows.length) return null;
-  const described = (one) => table.columns.find((column) => column.key === one.column) ?? table.columns[0] ?? {};
+  const getColumn = (one) => table.columns.find((column) => column.key === one.column) ?? table.columns[0] ?? {};
   const several = new Set(rows.map((one) => one.column)).size > 1;
-  const plain = (title, key) => ({title, value: (one) => one[key], cell: (one) => named(one[key])});
-  const small = (title, key) => ({
+  const textColumn = (title, key) => ({title, value: (one) => one[key], cell: (one) => createName(one[key])});
+  const probabilityColumn = (title, key) => ({
     title,
     numeric: true,
     value: (one) => one[key],
-    cell: (one) => probability(one[key]),
+    cell: (one) => formatProbability(one[key]),
   });
-  const by = rows[0].column && !several ? ` by ${described(rows[0]).title ?? rows[0].column}` : "";
-  const apart = rows.filter((one) => one.told_apart).length;
+  const by = rows[0].column && !several ? ` by ${getColumn(rows[0]).title ?? rows[0].column}` : "";
+  const significant = rows.filter((one) => one.significant).length;
   return element(
     "details",
     {class: "comparisons"},
-    element("summary", {}, `Comparisons of methods${by}: ${apart} of ${plural(rows.length, "pair")} told apart`),
-    sortable({
+    element("summary", {}, `Comparisons of methods${by}: ${significant} of ${formatCount(rows.length, "pair")} ${significant === 1 ? "differs" : "differ"} significantly`),
+    createTable({
       caption: "comparisons of methods",
       rows,
       columns: [
         several
-          ? {title: "metric", value: (one) => one.column, cell: (one) => described(one).title ?? String(one.column)}
+          ? {title: "metric", value: (one) => one.column, cell: (one) => getColumn(one).title ?? String(one.column)}
           : null,
-        plain("first", "first"),
-        plain("second", "second"),
+        textColumn("first", "first"),
+        textColumn("second", "second"),
         {
-          title: several || described(rows[0]).factor !== 100 ? "first less second" : "first less second, percentage points",
+          title: several || getColumn(rows[0]).factor !== 100 ? "first minus second" : "first minus second, percentage points",
           numeric: true,
           downFirst: true,
           value: (one) => one.difference,
           cell: (one) => {
-            const {factor = 1, decimals = 1} = described(one);
-            const half = isNumber(one.half_width) ? ` ± ${shown(one.half_width * factor, decimals + 1)}` : "";
-            return isNumber(one.difference) ? `${shown(one.difference * factor, decimals + 1)}${half}` : "–";
+            const {factor = 1, decimals = 1} = getColumn(one);
+            const half = isNumber(one.half_width) ? ` ± ${formatNumber(one.half_width * factor, decimals + 1)}` : "";
+            return isNumber(one.difference) ? `${formatNumber(one.difference * factor, decimals + 1)}${half}` : "–";
           },
         },
-        small("p", "p"),
-        small("p, corrected", "adjusted"),
+        probabilityColumn("p", "p"),
+        probabilityColumn("p, corrected", "adjusted"),
         {
-          title: "told apart",
-          value: (one) => (one.told_apart ? 0 : 1),
-          cell: (one) => (one.told_apart ? element("strong", {}, "yes") : "no"),
+          title: "significant",
+          value: (one) => (one.significant ? 0 : 1),
+          cell: (one) => (one.significant ? element("strong", {}, "yes") : "no"),
         },
       ].filter(Boolean),
     }),
     element(
       "p",
       {class: "soft"},
-      "The differences are of paired repeats, with uncorrected intervals and p; " +
-        "the corrected p counts all pairs that were compared.",
+      "The differences are of paired repeats. Intervals and p are not corrected; " +
+        "the corrected p (Holm) counts all pairs that were compared.",
     ),
   );
 }
 
-function probability(value) {
+function formatProbability(value) {
   if (!isNumber(value)) return "–";
-  return value < 0.0005 ? "< 0.001" : shown(value, 3);
+  return value < 0.0005 ? "< 0.001" : formatNumber(value, 3);
 }

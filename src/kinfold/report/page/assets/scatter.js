@@ -1,64 +1,55 @@
-// Points of methods in a plane, with their names where there is room.
+// Draws scatter plots from their descriptions: points with the style of their method, and its name if there is space.
 
-// points: [{name, x, y}], shares: y lies between 0 and 1; every point has the look of its method, and its name where there is room
-function scatter({title, note, points, xLabel, yLabel, shares, height = 320}) {
-  const name = `chart-${++charts}`;
-  const svg = drawn("svg", {role: "img", "aria-labelledby": name});
-  const plot = element("div", {class: "plot"}, svg);
-  let wide = 0;
-  function draw() {
-    if (wide < 40) return;
-    const x = widened(extent(points.map((point) => point.x)), 0.08);
-    const heights = points.map((point) => point.y);
-    const y = shares ? sharesRange(heights, 0.1) : widened(extent(heights), 0.1);
-    const {box, across, up} = axes(svg, wide, height, {x, y, xLabel, yLabel});
-    const taken = [];
+function createScatter(chart, height = 320) {
+  const points = chart.series.flatMap((series) => {
+    const [x, y] = [decodeArray(series.x).values, decodeArray(series.y).values];
+    return Array.from(x, (value, index) => ({name: String(series.name), x: value, y: y[index], ...getStyle(series.style)}));
+  });
+
+  function draw(svg, width) {
+    const ranges = {
+      x: widenRange(computeExtent(points.map((point) => point.x)), 0.08),
+      y: computeRange(
+        points.map((point) => point.y),
+        chart.y,
+        0.1,
+      ),
+    };
+    const {box, across, up} = drawAxes(svg, width, height, chart, ranges);
+    const names = [];
     for (const point of points) {
-      const {colour: kind} = look(point.name);
       const h = across(point.x),
         v = up(point.y);
-      const said = `${point.name}: ${xLabel} ${rounded(point.x)}, ${yLabel} ${rounded(point.y)}`;
+      const values = `${chart.x.label} ${formatRounded(point.x)}, ${chart.y.label} ${formatRounded(point.y)}`;
+      const description = `${point.name}: ${values}`;
       svg.append(
-        drawn(
+        svgElement(
           "circle",
-          {class: `dot c${kind} method`, cx: h, cy: v, r: 5.5, tabindex: 0, role: "img", "aria-label": said},
-          drawn("title", {}, said),
+          {class: `dot c${point.color} method`, cx: h, cy: v, r: 5.5, tabindex: 0, role: "img", "aria-label": description},
+          svgElement("title", {}, description),
         ),
       );
-      const text = point.name.length > 24 ? `${point.name.slice(0, 23)}…` : point.name;
-      const width = text.length * 6.8;
-      const left = h + 10 + width < box.right ? h + 10 : h - 10 - width;
-      const place = [v + 4, v - 9, v + 17].find(
-        (line) =>
-          left > 0 &&
-          !taken.some(
-            (other) => Math.abs(other.line - line) < 13 && other.left < left + width && left < other.left + other.width,
-          ),
-      );
-      if (place === undefined) continue;
-      taken.push({line: place, left, width});
-      svg.append(
-        drawn(
-          "text",
-          {class: "tick name", x: left < h ? h - 10 : left, y: place, "text-anchor": left < h ? "end" : "start"},
-          text,
-        ),
-      );
+      addName(svg, point.name, h, v, box, names);
     }
   }
-  new ResizeObserver(([{contentRect}]) => {
-    wide = Math.floor(contentRect.width);
-    draw();
-  }).observe(plot);
-  return element(
-    "figure",
-    {class: "chart"},
-    element(
-      "figcaption",
-      {id: name},
-      element("strong", {}, title),
-      note ? [" ", element("span", {class: "soft"}, note)] : null,
-    ),
-    plot,
-  );
+
+  // beside, above or below the point, where no other name is; names: boxes of the names so far
+  function addName(svg, name, h, v, box, names) {
+    const text = name.length > 24 ? `${name.slice(0, 23)}…` : name;
+    const width = text.length * 6.8;
+    const left = h + 10 + width < box.right ? h + 10 : h - 10 - width;
+    const overlaps = (line) =>
+      names.some(
+        (other) => Math.abs(other.line - line) < 13 && other.left < left + width && left < other.left + other.width,
+      );
+    const line = [v + 4, v - 9, v + 17].find((height) => left > 0 && !overlaps(height));
+    if (line === undefined) return;
+    names.push({line, left, width});
+    const anchor = left < h ? "end" : "start";
+    svg.append(
+      svgElement("text", {class: "tick name", x: left < h ? h - 10 : left, y: line, "text-anchor": anchor}, text),
+    );
+  }
+
+  return createFigure(chart, draw).figure;
 }

@@ -1,9 +1,9 @@
-// Finding a class by a part of its name.
+// Search for a class by a part of its name.
 
 const MATCHES = 40;
 
-// a search box with a list of the classes that match; Enter takes the first, or the one the arrow keys are at
-function classSearch(classes, choose) {
+// a search box with a list of matching classes; Enter chooses the first, or the one that the arrow keys selected
+function createClassSearch(classes, choose) {
   const plain = (text) => text.normalize("NFKC").toLowerCase();
   const folded = classes.map(({name}) => plain(name));
   const list = element("ul", {class: "matches", role: "listbox", id: "matches", hidden: true, "aria-label": "classes"});
@@ -26,27 +26,27 @@ function classSearch(classes, choose) {
     box.setAttribute("aria-expanded", "false");
     box.removeAttribute("aria-activedescendant");
   };
-  const take = (place) => {
-    box.value = classes[matches[place]].name;
+  const take = (index) => {
+    box.value = classes[matches[index]].name;
     close();
     choose(box.value);
   };
   const point = () => {
-    [...list.children].forEach((option, place) => option.setAttribute("aria-selected", String(place === active)));
+    [...list.children].forEach((option, index) => option.setAttribute("aria-selected", String(index === active)));
     if (active >= 0) {
       box.setAttribute("aria-activedescendant", `match-${active}`);
       list.children[active].scrollIntoView({block: "nearest"});
     }
   };
   const search = () => {
-    const wanted = plain(box.value.trim());
-    const all = folded.map((_, place) => place).filter((place) => folded[place].includes(wanted));
-    // names that begin so, before those that have it inside
-    all.sort((a, b) => folded[b].startsWith(wanted) - folded[a].startsWith(wanted));
+    const query = plain(box.value.trim());
+    const all = folded.map((_, index) => index).filter((index) => folded[index].includes(query));
+    // names that start with the query first
+    all.sort((a, b) => folded[b].startsWith(query) - folded[a].startsWith(query));
     matches = all.slice(0, MATCHES);
     active = -1;
     list.replaceChildren(
-      ...matches.map((place, rank) =>
+      ...matches.map((index, rank) =>
         element(
           "li",
           {
@@ -58,12 +58,12 @@ function classSearch(classes, choose) {
               take(rank);
             },
           },
-          named(classes[place].name),
-          element("span", {class: "soft number"}, String(classes[place].size)),
+          createName(classes[index].name),
+          element("span", {class: "soft number"}, String(classes[index].size)),
         ),
       ),
     );
-    if (!matches.length) list.append(element("li", {class: "soft"}, "no class has this in its name"));
+    if (!matches.length) list.append(element("li", {class: "soft"}, "no class has this name"));
     if (all.length > matches.length)
       list.append(element("li", {class: "soft"}, `and ${all.length - matches.length} more`));
     list.hidden = false;

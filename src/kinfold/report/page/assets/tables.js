@@ -1,11 +1,11 @@
-// Tables that sort by any column, and whose rows open.
+// Tables that sort by any column, and whose rows open to details.
 
-// columns: [{title, numeric, downFirst, sorted (rows come in its order), value(row) -> number | string | null, cell(row) -> children}]
-// details(row) -> element or null: what a row opens to
-function sortable({caption, columns, rows, details}) {
+// columns: [{title, numeric, downFirst, sorted (rows are in its order), value(row) -> number | string | null, cell(row) -> children}]
+// details(row): a function that creates what a row opens to, or null
+function createTable({caption, columns, rows, details}) {
   const heads = columns.map((column) => {
     const arrow = element("span", {class: "arrow", "aria-hidden": "true"});
-    // beside numbers it stands before the title, so that titles and numbers end at one line
+    // before the title of a number column, so that titles and numbers are aligned
     const button = element(
       "button",
       {type: "button", class: "sort"},
@@ -15,7 +15,7 @@ function sortable({caption, columns, rows, details}) {
     const options = {scope: "col", class: column.numeric ? "number" : null, "aria-sort": order};
     return {column, button, th: element("th", options, button)};
   });
-  const bodies = rows.map((one) => ({one, body: rowBody(one, columns, details)}));
+  const bodies = rows.map((one) => ({one, body: createRow(one, columns, details)}));
   const table = element(
     "table",
     {class: "data"},
@@ -37,14 +37,14 @@ function sortable({caption, columns, rows, details}) {
       const down = before ? before === "ascending" : Boolean(column.downFirst);
       for (const head of heads) head.th.removeAttribute("aria-sort");
       th.setAttribute("aria-sort", down ? "descending" : "ascending");
-      bodies.sort((a, b) => compared(column.value(a.one), column.value(b.one), down));
+      bodies.sort((a, b) => compareValues(column.value(a.one), column.value(b.one), down));
       table.append(...bodies.map(({body}) => body));
     });
   return element("div", {class: "across", tabindex: 0, role: "region", "aria-label": caption}, table);
 }
 
-// what is missing comes last, whichever way the column is sorted
-function compared(a, b, down) {
+// missing values come last in both directions
+function compareValues(a, b, down) {
   const none = (value) => value === null || value === undefined || Number.isNaN(value);
   if (none(a) || none(b)) return none(a) - none(b);
   const order =
@@ -58,11 +58,11 @@ function compared(a, b, down) {
   return down ? -order : order;
 }
 
-function rowBody(one, columns, details) {
-  const cells = columns.map((column, place) =>
+function createRow(one, columns, details) {
+  const cells = columns.map((column, index) =>
     element(
-      place ? "td" : "th",
-      {scope: place ? null : "row", class: column.numeric ? "number" : null},
+      index ? "td" : "th",
+      {scope: index ? null : "row", class: column.numeric ? "number" : null},
       column.cell(one),
     ),
   );
@@ -78,18 +78,18 @@ function rowBody(one, columns, details) {
     });
     button.append(...cells[0].childNodes);
     cells[0].append(button);
-    let opened = null;
+    let detailRow = null;
     button.addEventListener("click", () => {
-      // made at the first opening: a bench has many rows and long configurations
-      opened ??= body.appendChild(
+      // created at the first opening: a benchmark has many rows and long configurations
+      detailRow ??= body.appendChild(
         element(
           "tr",
           {class: "more", hidden: true},
           element("td", {colspan: columns.length}, element("div", {class: "inside"}, more())),
         ),
       );
-      opened.hidden = !opened.hidden;
-      button.setAttribute("aria-expanded", String(!opened.hidden));
+      detailRow.hidden = !detailRow.hidden;
+      button.setAttribute("aria-expanded", String(!detailRow.hidden));
     });
   }
   return body;

@@ -1,11 +1,11 @@
-// In the head, so that a dark page never flashes white: the reader's choice, or else what the system prefers.
+// In the head, so that a dark page never flashes white: the choice of the reader, or what the system prefers.
 (() => {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
   try {
     chosen = localStorage.getItem("kinfold-theme");
   } catch {
-    /* no storage: the choice lasts as long as the page */
+    /* no storage: the choice is not kept */
   }
   const show = (theme) => {
     document.documentElement.dataset.theme = theme;
@@ -22,7 +22,7 @@
     show(chosen);
   };
   dark.addEventListener("change", () => show(current()));
-  // paper is white
+  // print is always light
   window.addEventListener("beforeprint", () => show("light"));
   window.addEventListener("afterprint", () => show(current()));
   show(current());

@@ -1,9 +1,9 @@
-// Where the points of a map stand on its canvas: zoom by wheel, pinch, keys and buttons; pan by drag and keys.
+// Where the points of a map are on its canvas: zoom by wheel, pinch, keys and buttons; pan by drag and keys.
 
 const EDGE = 16; // pixels around the points
 const NEAREST = 60; // times
 
-function mapView(canvas, at, count, redraw) {
+function createMapView(canvas, at, count, redraw) {
   const view = {width: 0, height: 0, times: 1, left: 0, upper: 0};
   let waiting = false,
     scrolled = -Infinity;
@@ -17,8 +17,8 @@ function mapView(canvas, at, count, redraw) {
   };
   const side = () => Math.max(40, Math.min(view.width, view.height) - 2 * EDGE);
   view.side = () => side() * view.times;
-  view.h = (place) => view.left + at.x[place] * view.side();
-  view.v = (place) => view.upper + at.y[place] * view.side();
+  view.h = (item) => view.left + at.x[item] * view.side();
+  view.v = (item) => view.upper + at.y[item] * view.side();
 
   view.reset = () => {
     view.times = 1;
@@ -27,11 +27,11 @@ function mapView(canvas, at, count, redraw) {
     settle();
   };
   function settle() {
-    // some of the map always stays in sight
+    // part of the map always stays in view
     const whole = view.side();
     view.left = Math.min(Math.max(view.left, view.width / 2 - whole), view.width / 2);
     view.upper = Math.min(Math.max(view.upper, view.height / 2 - whole), view.height / 2);
-    // one finger scrolls the page until there is something to pan
+    // one finger scrolls the page unless the map is zoomed
     canvas.style.touchAction = view.times > 1.01 ? "none" : "pan-y";
     later();
   }
@@ -44,26 +44,26 @@ function mapView(canvas, at, count, redraw) {
     if (times === 1) view.reset();
     else settle();
   };
-  // everything again where one of these places is out of sight
-  view.reveal = (places) => {
-    const out = places.some(
-      (place) => view.h(place) < 0 || view.v(place) < 0 || view.h(place) > view.width || view.v(place) > view.height,
+  // show everything if one of these items is out of view
+  view.reveal = (items) => {
+    const out = items.some(
+      (item) => view.h(item) < 0 || view.v(item) < 0 || view.h(item) > view.width || view.v(item) > view.height,
     );
     if (out) view.reset();
   };
   view.under = (h, v, reach) => {
     let best = null,
       distance = reach * reach;
-    for (let place = 0; place < count; place++) {
-      const a = view.h(place) - h,
-        b = view.v(place) - v;
+    for (let item = 0; item < count; item++) {
+      const a = view.h(item) - h,
+        b = view.v(item) - v;
       const apart = a * a + b * b;
-      if (apart <= distance) [best, distance] = [place, apart];
+      if (apart <= distance) [best, distance] = [item, apart];
     }
     return best;
   };
-  // for who drives the page by a program: where an item stands, in pixels of the canvas
-  canvas.whereIs = (place) => ({x: view.h(place), y: view.v(place)});
+  // for programs that drive the page: position of an item, in pixels of the canvas
+  canvas.whereIs = (item) => ({x: view.h(item), y: view.v(item)});
 
   new ResizeObserver(([{contentRect}]) => {
     const ratio = window.devicePixelRatio || 1;
@@ -92,7 +92,7 @@ function mapView(canvas, at, count, redraw) {
     canvas.addEventListener(
       "wheel",
       (event) => {
-        // a page that is being scrolled goes on scrolling, and so does one whose map cannot shrink any more
+        // a page that is being scrolled goes on scrolling, also when the map cannot shrink
         if (!event.ctrlKey && performance.now() - scrolled < 250) return;
         if (event.deltaY > 0 && view.times === 1) return;
         event.preventDefault();
@@ -108,7 +108,7 @@ function mapView(canvas, at, count, redraw) {
       try {
         canvas.setPointerCapture(event.pointerId);
       } catch {
-        /* the pointer is gone already */
+        /* the pointer is no longer there */
       }
     });
     canvas.addEventListener("pointermove", (event) => {

@@ -7,7 +7,7 @@ import pytest
 
 from kinfold.report.page import write_page
 
-from . import made_up
+from . import fake_content
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -36,7 +36,7 @@ def browser():
 
 
 @contextmanager
-def opened(browser, path, width=1200, height=900, **options):
+def open_page(browser, path, width=1200, height=900, **options):
     """The page, ready; afterwards nothing may have gone wrong and nothing may have been asked of the network."""
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
     shown = context.new_page()
@@ -62,7 +62,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def usual(folder):
-    return write_page(made_up.content(), folder / "usual.html")
+    return write_page(fake_content.make_content(), folder / "usual.html")
 
 
 def click_point(shown, place):
