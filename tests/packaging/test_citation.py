@@ -1,5 +1,6 @@
-"""CITATION.cff and THIRD_PARTY.md say what the package says."""
+"""CITATION.cff, CHANGELOG.md and THIRD_PARTY.md agree with the package."""
 
+import re
 import tomllib
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 import kinfold
 from tests.packaging.absent import PROJECT, ROOT
 
-PAPERS = ROOT / "src" / "kinfold" / "recipes" / "papers"
+TABLES = ROOT / "src" / "kinfold" / "papers" / "tables"
 
 
 @pytest.fixture
@@ -16,7 +17,13 @@ def citation():
     return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 
-def test_version_and_licence_are_those_of_the_package(citation):
+def test_the_newest_release_of_the_changelog_is_the_version_of_the_package():
+    released = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert released[0] == kinfold.__version__
+    assert len(released) == len({*released})
+
+
+def test_version_and_license_are_those_of_the_package(citation):
     assert citation["cff-version"] == "1.2.0"
     assert citation["type"] == "software"
     assert citation["version"] == kinfold.__version__
@@ -25,14 +32,14 @@ def test_version_and_licence_are_those_of_the_package(citation):
 
 
 def test_every_paper_with_tables_is_a_reference(citation):
-    told = {tomllib.loads(file.read_text())["table"]["paper"] for file in PAPERS.glob("*/*.toml")}
-    assert len(told) > 3
+    papers = {tomllib.loads(file.read_text())["table"]["paper"] for file in TABLES.glob("*/*.toml")}
+    assert len(papers) > 3
     for reference in citation["references"]:
         first, title = reference["authors"][0]["family-names"], reference["title"]
-        of_this = {line for line in told if line.startswith(f"{first} et al., {title} (")}
-        assert any(str(reference["year"]) in line for line in of_this)
-        told -= of_this
-    assert not told
+        matching = {line for line in papers if line.startswith(f"{first} et al., {title} (")}
+        assert any(str(reference["year"]) in line for line in matching)
+        papers -= matching
+    assert not papers
 
 
 def test_references_have_what_the_format_requires(citation):
@@ -42,8 +49,8 @@ def test_references_have_what_the_format_requires(citation):
 
 
 def test_every_figure_of_the_documentation_is_accounted_for():
-    told = (ROOT / "THIRD_PARTY.md").read_text()
-    pictures = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".png", ".svg", ".jpg")]
-    assert pictures
-    for path in pictures:
-        assert str(path.relative_to(ROOT)) in told, f"say in THIRD_PARTY.md where {path.name} comes from"
+    notices = (ROOT / "THIRD_PARTY.md").read_text()
+    figures = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".png", ".svg", ".jpg")]
+    assert figures
+    for path in figures:
+        assert str(path.relative_to(ROOT)) in notices, f"say in THIRD_PARTY.md where {path.name} comes from"

@@ -1,10 +1,10 @@
-"""`pip install kinfold` without extras: every part can be imported, and no part imports what it does not need."""
+"""`pip install kinfold` without extras: every module can be imported, and imports nothing that it does not need."""
 
 import json
 
 from tests.packaging.absent import OPTIONAL, PROJECT, TOOLS, python
 
-# kinfold.learner is the one room that is about another package
+# kinfold.learner needs scikit-learn
 MODULES = """
 import importlib, json, sys
 from pathlib import Path
@@ -30,12 +30,12 @@ def test_no_module_imports_an_optional_package_before_it_is_used():
     assert not OPTIONAL & {*loaded}
 
 
-def test_importing_kinfold_imports_the_standard_library_alone():
+def test_importing_kinfold_imports_only_the_standard_library():
     code = f"import sys; before = {LOADED}; import kinfold; print(*({LOADED} - before - sys.stdlib_module_names))"
     assert python(code).split() == ["kinfold"]
 
 
-def test_the_command_shows_its_help_without_torch():
+def test_the_command_prints_its_help_without_torch():
     code = f"import sys, kinfold.cli.main; print(*{LOADED})"
     assert not ({"torch", "numpy", "PIL"} | OPTIONAL) & {*python(code).split()}
 

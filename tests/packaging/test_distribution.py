@@ -103,8 +103,8 @@ class Head(nn.Module):
 
 
 def score(rows: Tensor, labels: Tensor) -> float:
-    found: dict[str, float] = kinfold.metrics.evaluate(rows, labels, metrics=["recall@1"])
-    return found["recall@1"]
+    scores: dict[str, float] = kinfold.metrics.evaluate(rows, labels, metrics=["recall@1"])
+    return scores["recall@1"]
 
 
 names: list[str] = kinfold.list("losses")
@@ -135,7 +135,7 @@ def test_a_users_mypy_reads_our_types(wheel, tmp_path):
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", environment / "bin" / "python"]
     command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--no-error-summary", "user.py", "mistakes.py"]
     done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    found = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
-    assert [place for place, _, _ in found] == ["mistakes.py:5", "mistakes.py:6", "mistakes.py:7"], done.stdout
-    assert "[arg-type]" in found[0][2]
+    errors = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
+    assert [position for position, _, _ in errors] == ["mistakes.py:5", "mistakes.py:6", "mistakes.py:7"], done.stdout
+    assert "[arg-type]" in errors[0][2]
     subprocess.run([environment / "bin" / "python", "user.py"], cwd=tmp_path, check=True, timeout=120)

@@ -98,5 +98,5 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(extra, packa
     without(package)
     with pytest.raises((ImportError, SystemExit)) as refused:
         ask(tmp_path)
-    told = capsys.readouterr().err if refused.type is SystemExit else str(refused.value)
-    assert f'pip install "kinfold[{extra}]"' in told
+    message = capsys.readouterr().err if refused.type is SystemExit else str(refused.value)
+    assert f'pip install "kinfold[{extra}]"' in message

@@ -8,7 +8,6 @@ import typer
 from kinfold import recipes, registry
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.terminal import echo
-from kinfold.papers import published
 from kinfold.registry.documentation import Argument, describe, summarize
 
 
@@ -70,5 +69,7 @@ def _summary(kind: str, name: str) -> str:
 def _file_text(kind: str, name: str) -> str:
     if kind == "recipes":
         return recipes.find_recipe(name).read_text().rstrip()
+    from kinfold.papers import published
+
     published.load_table(name)  # raises ValueError with the closest name
     return (published.FOLDER / f"{name}.toml").read_text().rstrip()
