@@ -1,17 +1,40 @@
-"""From embeddings to exact neighbours, ranks and scores, at any size."""
+"""Exact neighbors, ranks, metrics and curves of embeddings, at any size.
 
+| module | public functions and classes |
+|---|---|
+| `evaluation`, `evaluation_result` | `evaluate`, `examine`, `Evaluation` |
+| `nearest_neighbors` | `neighbors` |
+| `verification`, `verification_curve` | `verify`, `VerificationCurve`, `query_curves`, `QueryCurves` |
+| `clustering` | `k_means`, `Clustering` |
+| `embedding_space` | `spectrum`, `class_spectrum` |
+| `metric_kinds` | `RetrievalMetric`, `ClusteringMetric`, `EmbeddingSpaceMetric`, `PairMetric`, for metrics of your own |
+
+`retrieval` and `registered` define the registered metrics, `lookup` finds them by name. `agreement`, `intervals` and `inputs`
+are their helpers. The ranking engine is in `_ranking`; its docstring explains the algorithm.
+"""
+
+from kinfold.metrics._ranking.depth import RankDepth
+from kinfold.metrics._ranking.query_gallery import Distance
 from kinfold.metrics.clustering import Clustering, k_means
 from kinfold.metrics.embedding_space import class_spectrum, spectrum
-from kinfold.metrics.evaluation import Evaluation, evaluate, examine
-from kinfold.metrics.neighbors import neighbors
-from kinfold.metrics.verification import Curve
-from kinfold.metrics.verify import QueryCurves, query_curves, verify
+from kinfold.metrics.evaluation import evaluate, examine
+from kinfold.metrics.evaluation_result import Evaluation
+from kinfold.metrics.metric_kinds import ClusteringMetric, PairMetric, RetrievalMetric, EmbeddingSpaceMetric
+from kinfold.metrics.nearest_neighbors import neighbors
+from kinfold.metrics.verification import QueryCurves, query_curves, verify
+from kinfold.metrics.verification_curve import VerificationCurve
 
 __all__ = [
     "Clustering",
-    "Curve",
+    "ClusteringMetric",
+    "Distance",
     "Evaluation",
+    "PairMetric",
     "QueryCurves",
+    "RankDepth",
+    "RetrievalMetric",
+    "EmbeddingSpaceMetric",
+    "VerificationCurve",
     "class_spectrum",
     "evaluate",
     "examine",

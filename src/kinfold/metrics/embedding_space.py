@@ -1,6 +1,6 @@
-"""What the embedding space looks like: spectra, density, uniformity, alignment.
+"""Properties of the embedding space: spectra, density, uniformity, alignment.
 
-The study of Roth et al. (ICML 2020) measured these on training classes; they say something about any set.
+The study of Roth et al. (ICML 2020) measured these on training classes. They are defined for any set.
 """
 
 import math
@@ -9,46 +9,63 @@ import torch
 from torch import Tensor
 
 from kinfold.distributed import World
-from kinfold.metrics._ranking.query_gallery import normalize_rows
+from kinfold.metrics._ranking.rows import normalize_rows
 
-_ROWS_AT_ONCE = 1 << 16
-_BLOCK = 2048
+_ROWS_PER_CHUNK = 1 << 16
+_ROWS_PER_BLOCK = 2048
 
 
 def spectrum(embeddings: Tensor) -> Tensor:
-    """Singular values (min(N, d),) of the embeddings, not centred, largest first, float64."""
+    """Compute the singular values of embeddings, without centering.
+
+    Args:
+        embeddings: (N, d).
+
+    Returns:
+        (min(N, d),) float64, largest first.
+    """
     rows, d = embeddings.shape
     if rows <= 4 * d:
-        few: Tensor = torch.linalg.svdvals(embeddings.double())
-        return few
-    # R of a QR decomposition has the singular values of the whole, and is put together from blocks
+        direct: Tensor = torch.linalg.svdvals(embeddings.double())
+        return direct
+    # R of a QR decomposition has the same singular values, and can be updated chunk by chunk
     upper = embeddings.new_zeros(0, d, dtype=torch.float64)
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        block = torch.cat([upper, embeddings[start : start + _ROWS_AT_ONCE].double()])
+    for start in range(0, rows, _ROWS_PER_CHUNK):
+        block = torch.cat([upper, embeddings[start : start + _ROWS_PER_CHUNK].double()])
         upper = torch.linalg.qr(block, mode="r").R
-    found: Tensor = torch.linalg.svdvals(upper)
-    return found
+    values: Tensor = torch.linalg.svdvals(upper)
+    return values
 
 
-def class_spectrum(embeddings: Tensor, labels: Tensor, values: int = 35) -> Tensor:
-    """The largest singular values (values,) within a class, averaged over the classes of at least two items."""
-    values = min(values, embeddings.shape[1])
-    total = torch.zeros(values, dtype=torch.float64, device=embeddings.device)
+def class_spectrum(embeddings: Tensor, labels: Tensor, num_values: int = 35) -> Tensor:
+    """Compute the largest singular values within a class, averaged over the classes of at least two items.
+
+    Args:
+        embeddings: (N, d).
+        labels: Integer labels, (N,).
+        num_values: The number of singular values, at most d.
+
+    Returns:
+        (num_values,) float64, largest first.
+    """
+    num_values = min(num_values, embeddings.shape[1])
+    total = torch.zeros(num_values, dtype=torch.float64, device=embeddings.device)
     classes = 0
     order = torch.argsort(labels, stable=True)
     sizes = torch.unique(labels, return_counts=True)[1]
     for members in torch.split(order, sizes.tolist()):
         if members.shape[0] > 1:
-            found = torch.linalg.svdvals(embeddings[members].double())[:values]
-            total[: found.shape[0]] += found
+            values = torch.linalg.svdvals(embeddings[members].double())[:num_values]
+            total[: values.shape[0]] += values
             classes += 1
     return total / max(1, classes)
 
 
 def spectral_decay(singular_values: Tensor, drop: int = 0) -> float:
-    """rho: KL(uniform || spectrum) of the values without the `drop` largest, summing to one; 0 is a flat spectrum.
+    """Return rho = KL(uniform || spectrum) of the values without the `drop` largest; 0 is a flat spectrum.
 
-    rho@1 drops none, rho@2 the largest one. A vanishing value counts as the smallest that float64 can tell from zero.
+    The values are divided by their sum. rho@1 drops none, rho@2 the largest one. Shares below the float64 epsilon count
+    as the epsilon.
     """
     values = singular_values[drop:]
     if values.shape[0] == 0:
@@ -63,7 +80,7 @@ def spectral_decay(singular_values: Tensor, drop: int = 0) -> float:
 
 
 def alignment(embeddings: Tensor, labels: Tensor) -> float:
-    """Mean squared distance of positive pairs on the unit sphere (Wang and Isola, ICML 2020); lower is tighter."""
+    """Return the mean squared distance of positive pairs on the unit sphere (Wang and Isola, ICML 2020)."""
     unit = normalize_rows(embeddings).double()
     sums, sizes = _class_sums(unit, labels)
     lengths = torch.zeros_like(sizes).index_add_(0, _codes(labels), unit.square().sum(dim=1))
@@ -74,7 +91,7 @@ def alignment(embeddings: Tensor, labels: Tensor) -> float:
 
 
 def uniformity(embeddings: Tensor, temperature: float = 2.0, world: World | None = None) -> float:
-    """log mean over pairs of exp(-t |x - y|^2) on the unit sphere (Wang and Isola, ICML 2020); lower is more even.
+    """Return log mean over pairs of exp(-t |x - y|^2) on the unit sphere (Wang and Isola, ICML 2020).
 
     A zero row stays in the center, at distance one from the sphere.
     """
@@ -83,11 +100,11 @@ def uniformity(embeddings: Tensor, temperature: float = 2.0, world: World | None
     if n < 2:
         return math.nan
     total = torch.zeros((), dtype=torch.float64, device=unit.device)
-    half = unit.any(dim=1).to(unit.dtype) / 2  # of the squared length, which is one or zero
-    starts = [(i, j) for i in range(0, n, _BLOCK) for j in range(i, n, _BLOCK)]
+    half = unit.any(dim=1).to(unit.dtype) / 2  # half of the squared length, which is one or zero
+    starts = [(i, j) for i in range(0, n, _ROWS_PER_BLOCK) for j in range(i, n, _ROWS_PER_BLOCK)]
     for i, j in starts[world.rank :: world.size]:
-        product = torch.addmm(half[j : j + _BLOCK], unit[i : i + _BLOCK], unit[j : j + _BLOCK].T, beta=-1.0)
-        kernel = product.sub_(half[i : i + _BLOCK, None]).mul_(2.0 * temperature).exp_()  # -t |x - y|^2
+        product = torch.addmm(half[j : j + _ROWS_PER_BLOCK], unit[i : i + _ROWS_PER_BLOCK], unit[j : j + _ROWS_PER_BLOCK].T, beta=-1.0)
+        kernel = product.sub_(half[i : i + _ROWS_PER_BLOCK, None]).mul_(2.0 * temperature).exp_()  # -t |x - y|^2
         if i == j:
             kernel.fill_diagonal_(0.0)
         total += kernel.sum(dtype=torch.float64) * (1.0 if i == j else 2.0)
@@ -96,19 +113,19 @@ def uniformity(embeddings: Tensor, temperature: float = 2.0, world: World | None
 
 
 def intra(embeddings: Tensor, labels: Tensor) -> float:
-    """Mean over classes of the mean cosine distance within; classes of one item are left out."""
+    """Return the mean over classes of the mean cosine distance within; classes of one item are left out."""
     unit = normalize_rows(embeddings).double()
     sums, sizes = _class_sums(unit, labels)
     lengths = torch.zeros_like(sizes).index_add_(0, _codes(labels), unit.square().sum(dim=1))
-    kept = sizes > 1
-    if not bool(kept.any()):
+    has_pairs = sizes > 1
+    if not bool(has_pairs.any()):
         return math.nan
-    similarity = (sums.square().sum(dim=1) - lengths)[kept] / (sizes * (sizes - 1))[kept]
+    similarity = (sums.square().sum(dim=1) - lengths)[has_pairs] / (sizes * (sizes - 1))[has_pairs]
     return float((1.0 - similarity).mean())
 
 
 def inter(embeddings: Tensor, labels: Tensor) -> float:
-    """Mean cosine distance between the directions of class means, over ordered pairs of classes."""
+    """Return the mean cosine distance between the directions of class means, over ordered pairs of classes."""
     sums, _ = _class_sums(normalize_rows(embeddings).double(), labels)
     means = normalize_rows(sums)
     count = means.shape[0]
@@ -119,7 +136,7 @@ def inter(embeddings: Tensor, labels: Tensor) -> float:
 
 
 def density(embeddings: Tensor, labels: Tensor) -> float:
-    """intra / inter, the study's pi_ratio: larger went with better generalisation."""
+    """Return intra / inter, the pi_ratio of Roth et al. (ICML 2020)."""
     return intra(embeddings, labels) / max(inter(embeddings, labels), 1e-8)
 
 

@@ -1,4 +1,4 @@
-"""What users bring (tensors, arrays, memory-mapped files, lists; any labels), checked and ready to compare."""
+"""Embeddings and labels of users (tensors, arrays, memory-mapped files, lists), checked and converted."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from kinfold.devices import resolve_device
-from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery, prepare_rows
-from kinfold.metrics._ranking.relevance import Relevance, relevance
+from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery, build_query_gallery
+from kinfold.metrics._ranking.relevance import Relevance, build_relevance
 from kinfold.pairs.labels import Labels, encode
 
 Embeddings: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Sequence[float]]
 
 
-def as_rows(embeddings: Embeddings, device: torch.device | str | None = None) -> Tensor:
-    """A tensor on `device`, or where it was; float16 and integers become float32."""
+def to_rows(embeddings: Embeddings, device: torch.device | str | None = None) -> Tensor:
+    """Convert embeddings to a float32 or float64 tensor, on `device` or where they are."""
     if isinstance(embeddings, Tensor):
         rows = embeddings.detach()
     else:
@@ -32,7 +32,7 @@ def as_rows(embeddings: Embeddings, device: torch.device | str | None = None) ->
     return rows.to(torch.float32)
 
 
-def prepare(
+def prepare_inputs(
     embeddings: Embeddings,
     labels: Labels,
     gallery: Embeddings | None,
@@ -40,17 +40,16 @@ def prepare(
     distance: Distance,
     device: torch.device | str | None,
 ) -> tuple[QueryGallery, Relevance, Tensor]:
-    """Rows to compare, who is relevant to whom, and the labels as int64."""
+    """Return the rows to compare, the relevant items of each query, and the labels as int64 (Q,)."""
     if (gallery is None) != (gallery_labels is None):
         raise ValueError("gallery and gallery_labels belong together: give both or none")
-    comparison = prepare_rows(
-        as_rows(embeddings, device), None if gallery is None else as_rows(gallery, device), distance
-    )
-    if comparison.queries.shape[0] == 0:
+    gallery_rows = None if gallery is None else to_rows(gallery, device)
+    query_gallery = build_query_gallery(to_rows(embeddings, device), gallery_rows, distance)
+    if query_gallery.queries.shape[0] == 0:
         raise ValueError("there are no embeddings to evaluate")
-    codes = encode(labels, gallery_labels, comparison.gallery.device)
-    rows = [comparison.queries.shape[0], comparison.size]
-    for name, count, code in zip(("embeddings", "gallery"), rows, codes, strict=False):
+    codes = encode(labels, gallery_labels, query_gallery.gallery.device)
+    counts = [query_gallery.queries.shape[0], query_gallery.size]
+    for name, count, code in zip(("embeddings", "gallery"), counts, codes, strict=False):
         if code.shape[0] != count:
-            raise ValueError(f"{count} rows of {name} but {code.shape[0]} labels: they must belong together row by row")
-    return comparison, relevance(codes[0], codes[1] if len(codes) > 1 else None), codes[0]
+            raise ValueError(f"{count} rows of {name} but {code.shape[0]} labels: pass one label for each row")
+    return query_gallery, build_relevance(codes[0], codes[1] if len(codes) > 1 else None), codes[0]

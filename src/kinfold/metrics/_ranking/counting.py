@@ -1,7 +1,7 @@
-"""Counting, for one block of queries, how many candidates stand above each relevant item.
+"""Count, for a block of queries, the gallery rows that rank above each relevant item.
 
-A product that is farther from the threshold of an item than its error is on a known side of it. The others are compared
-by canonical scores. Where coarse products were scanned, candidates get better ones first: they are few.
+A product that differs from the threshold of an item by more than its error bound is on a known side of it. The others are
+compared by exact scores. Candidates of an int8 scan get float32 products first: they are few.
 """
 
 from collections.abc import Callable
@@ -10,132 +10,146 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from kinfold.metrics._ranking.approximation import Approximation
-from kinfold.metrics._ranking.ordering import descending
-from kinfold.metrics._ranking.scan import Bound
+from kinfold.metrics._ranking import tuning
+from kinfold.metrics._ranking.fast_products import FastProducts
+from kinfold.metrics._ranking.kth_bound import KthLowerBound
+from kinfold.metrics._ranking.row_sorting import sort_descending
 
-Columns: TypeAlias = Callable[[Tensor], Tensor]
-
-_PAIRS_AT_ONCE = 1 << 21
-_EVEN = 4  # lists of equal length may be this many times as long as needed
+ColumnLookup: TypeAlias = Callable[[Tensor], Tensor]
 
 
-class Counting:
-    """Counts (B, R) for items (B, R) of queries `which` (B,).
+class RankCounter:
+    """Counts of the candidates above each relevant item.
 
-    scanned: the products by which candidates were found. counted: those by which they are counted, at least as good.
-    at: where the items stand among the products, (B, R) float64. valid: which of the items count.
+    Args:
+        scanned: The products of the scan, which find candidates.
+        counted: The products that candidates are counted by, at least as exact as `scanned`.
+        query_ids: (B,).
+        items: Gallery indices of the relevant items, (B, R).
+        thresholds: The exact scores of the items on the scale of the products, (B, R) float64.
+        valid: Which of the items are no padding, (B, R).
     """
 
     def __init__(
-        self, scanned: Approximation, counted: Approximation, which: Tensor, items: Tensor, at: Tensor, valid: Tensor
+        self,
+        scanned: FastProducts,
+        counted: FastProducts,
+        query_ids: Tensor,
+        items: Tensor,
+        thresholds: Tensor,
+        valid: Tensor,
     ) -> None:
-        slack = counted.slack(at, which)
-        self.low, self.high = at - slack, at + slack
-        self.lowest = self.low if counted is scanned else at - scanned.slack(at, which)
-        self.scanned, self.approximation, self.which, self.items, self.valid = scanned, counted, which, items, valid
-        self.score = at - counted.offset[which, None]
-        self.tiny = counted.tiny[which]
-        # of each query the first relevant item, or what may be it
-        self.first = valid & (self.high >= torch.where(valid, self.low, -torch.inf).amax(dim=1, keepdim=True))
-        self.useful = valid
+        error = counted.bound_error(thresholds, query_ids)
+        self.scanned, self.counted, self.query_ids, self.items, self.valid = scanned, counted, query_ids, items, valid
+        # products above `high` are above the item, those below `low` are not
+        self.low, self.high = thresholds - error, thresholds + error
+        same = counted is scanned
+        self.scan_low = self.low if same else thresholds - scanned.bound_error(thresholds, query_ids)
+        self.score = thresholds - counted.offset[query_ids, None]
+        self.score_error = counted.exact_error[query_ids]
+        # items that may be the first relevant one of their query
+        self.maybe_first = valid & (self.high >= torch.where(valid, self.low, -torch.inf).amax(dim=1, keepdim=True))
+        self.needed = valid
         self.counts = torch.zeros_like(items)
 
-    def reach(self, bound: Bound, depth: int, depth_of_first: int) -> None:
-        """Drop items that are deeper than `depth`, and the first item of a query where it is deeper than the other."""
-        self.useful = self.valid & (self.high >= self._lowest(bound.kth(depth), slice(None)))
-        if depth_of_first > depth:
-            deep = self.useful.any(dim=1)
-            self.useful |= self.first & deep[:, None]
-            (row,) = (~deep).nonzero(as_tuple=True)
-            reached = self.high[row] >= self._lowest(bound.kth(depth_of_first, row), row)
-            self.useful[row] = self.first[row] & reached
+    def drop_deep_items(self, bound: KthLowerBound, depth: int, first_depth: int) -> None:
+        """Drop items deeper than `depth`; the first item of a query is kept down to `first_depth`."""
+        self.needed = self.valid & (self.high >= self._bound_kth_score(bound.bound_kth(depth), slice(None)))
+        if first_depth > depth:
+            has_item = self.needed.any(dim=1)
+            self.needed |= self.maybe_first & has_item[:, None]
+            (row,) = (~has_item).nonzero(as_tuple=True)
+            reached = self.high[row] >= self._bound_kth_score(bound.bound_kth(first_depth, row), row)
+            self.needed[row] = self.maybe_first[row] & reached
 
-    def _lowest(self, kth: Tensor, row: Tensor | slice) -> Tensor:
-        """What the canonical score of such a product is at least, (B, 1)."""
+    def _bound_kth_score(self, kth: Tensor, row: Tensor | slice) -> Tensor:
+        """Return the least exact score of a row with product `kth`, (B, 1)."""
         kth = kth.double()
-        # with -inf as bound the slack is infinite too, and their difference not a number: everything counts
-        return (kth - self.scanned.slack(kth, self.which[row])).nan_to_num(nan=-torch.inf)[:, None]
+        # -inf minus an infinite error is NaN: then every item is kept
+        return (kth - self.scanned.bound_error(kth, self.query_ids[row])).nan_to_num(nan=-torch.inf)[:, None]
 
     @property
     def floor(self) -> Tensor:
         """The lowest scanned product (B,) that can matter."""
-        return torch.where(self.useful, self.lowest, torch.inf).amin(dim=1)
+        return torch.where(self.needed, self.scan_low, torch.inf).amin(dim=1)
 
-    def add(self, row: Tensor, column: Tensor, product: Tensor) -> None:
-        """Count candidates, rows ascending."""
+    def add_candidates(self, row: Tensor, column: Tensor, product: Tensor) -> None:
+        """Count candidates (T,), rows ascending."""
         if row.shape[0] == 0:
             return
-        if self.approximation is not self.scanned:
-            product = self.approximation.pairs(self.which[row], column)
+        if self.counted is not self.scanned:
+            product = self.counted.multiply_pairs(self.query_ids[row], column)
         rows = slice(int(row[0]), int(row[-1]) + 1)
-        each = torch.bincount(row - rows.start)
-        longest = int(each.max())
-        if each.shape[0] * longest > _EVEN * row.shape[0]:
-            self._add_uneven(rows, row, column, product)
+        lengths = torch.bincount(row - rows.start)
+        longest = int(lengths.max())
+        if lengths.shape[0] * longest > tuning.MAX_LIST_PADDING * row.shape[0]:
+            self._add_in_one_list(rows, row, column, product)
             return
-        # a list for each row, all sorted at once; which column stands at a place is asked for few of them
-        first = each.cumsum(0) - each
-        lists = product.new_full((each.shape[0], longest), -torch.inf)
-        lists.masked_scatter_(torch.arange(longest, device=row.device) < each[:, None], product)
-        ordered, order = descending(lists)
-        key, places = ordered.double().neg_(), order.view(-1)
+        # one padded list per row, all sorted at once; the column at a position is looked up for few of them
+        first = lengths.cumsum(0) - lengths
+        lists = product.new_full((lengths.shape[0], longest), -torch.inf)
+        lists.masked_scatter_(torch.arange(longest, device=row.device) < lengths[:, None], product)
+        ordered, order = sort_descending(lists)
+        key, former_position = ordered.double().neg_(), order.view(-1)
         start = torch.arange(key.shape[0], device=key.device)[:, None] * longest
         above = torch.searchsorted(key, -self.high[rows]) + start
         until = torch.searchsorted(key, -self.low[rows], right=True) + start
 
-        def columns(at: Tensor) -> Tensor:
-            return column[first[at // longest] + places[at]]
+        def look_up(position: Tensor) -> Tensor:
+            return column[first[position // longest] + former_position[position]]
 
-        self._add(rows, self.useful[rows], start, above, until, columns)
+        self._add_sorted(rows, self.needed[rows], start, above, until, look_up)
 
-    def _add_uneven(self, rows: slice, row: Tensor, column: Tensor, product: Tensor) -> None:
-        """One sorted list for all rows, where lists of equal length would be mostly empty."""
-        span = 4.0 * self.approximation.reach  # the row and, descending, the product in one number
+    def _add_in_one_list(self, rows: slice, row: Tensor, column: Tensor, product: Tensor) -> None:
+        """Count in one sorted list for all rows, where padded lists would be mostly empty."""
+        span = 4.0 * self.counted.max_product  # a key contains the row and, descending, the product
         key, order = torch.sort(row.double() * span - product.double())
-        at = torch.arange(rows.start, rows.stop, device=row.device).double()[:, None] * span
-        before = torch.searchsorted(key, at - span / 2)
-        above = torch.searchsorted(key, at - self.high[rows])
-        until = torch.searchsorted(key, at - self.low[rows], right=True)
-        self._add(rows, self.useful[rows], before, above, until, lambda at: column[order[at]])
+        base = torch.arange(rows.start, rows.stop, device=row.device).double()[:, None] * span
+        start = torch.searchsorted(key, base - span / 2)
+        above = torch.searchsorted(key, base - self.high[rows])
+        until = torch.searchsorted(key, base - self.low[rows], right=True)
+        self._add_sorted(rows, self.needed[rows], start, above, until, lambda position: column[order[position]])
 
-    def ranks(self, beyond: int) -> Tensor:
-        """(B, R), `beyond` where an item is deeper than anybody asked."""
-        return torch.where(self.useful, self.counts + 1, beyond)
+    def get_ranks(self, unranked: int) -> Tensor:
+        """Return the ranks (B, R), `unranked` for items that are deeper than needed."""
+        return torch.where(self.needed, self.counts + 1, unranked)
 
-    def _add(self, rows: slice, useful: Tensor, before: Tensor, above: Tensor, until: Tensor, columns: Columns) -> None:
-        """Candidates [before, above) of the sorted list are above an item, [above, until) may be; `columns` tells which
-        gallery row stands at a place of the list."""
-        self.counts[rows] += torch.where(useful, above - before, 0)
-        unsure = torch.where(useful, until - above, 0).flatten()
-        (item,) = (unsure > 0).nonzero(as_tuple=True)
+    def _add_sorted(
+        self, rows: slice, needed: Tensor, start: Tensor, above: Tensor, until: Tensor, look_up: ColumnLookup
+    ) -> None:
+        """Count candidates [start, above) of a sorted list as above an item, and decide on [above, until)."""
+        self.counts[rows] += torch.where(needed, above - start, 0)
+        undecided = torch.where(needed, until - above, 0).flatten()
+        (item,) = (undecided > 0).nonzero(as_tuple=True)
         if item.shape[0] == 0:
             return
-        sizes, above = unsure[item], above.flatten()[item]
-        piece = (sizes.cumsum(0) - sizes) // _PAIRS_AT_ONCE
+        sizes, above = undecided[item], above.flatten()[item]
+        piece = (sizes.cumsum(0) - sizes) // tuning.PAIRS_PER_DECISION
         lengths = torch.unique_consecutive(piece, return_counts=True)[1].tolist()
         offset = rows.start * self.items.shape[1]
-        for some, size, at in zip(*(torch.split(part, lengths) for part in (item, sizes, above)), strict=True):
-            self._decide(offset + some, size, at, columns)
+        for part, size, first in zip(*(torch.split(t, lengths) for t in (item, sizes, above)), strict=True):
+            self._decide_by_exact_scores(offset + part, size, first, look_up)
 
-    def _decide(self, item: Tensor, sizes: Tensor, above: Tensor, columns: Columns) -> None:
-        """Compare `sizes` candidates from `above` on with each item (flat index) by canonical scores."""
+    def _decide_by_exact_scores(self, item: Tensor, sizes: Tensor, above: Tensor, look_up: ColumnLookup) -> None:
+        """Compare each item (flat index) with the `sizes` candidates from position `above` on."""
         owner = torch.arange(item.shape[0], device=item.device).repeat_interleave(sizes)
         step = torch.arange(owner.shape[0], device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
-        candidate, relevant = columns(above[owner] + step), self.items.flatten()[item]
-        other = candidate != relevant[owner]  # an item is not above itself
-        owner, candidate = owner[other], candidate[other]
+        candidate, relevant = look_up(above[owner] + step), self.items.flatten()[item]
+        is_other = candidate != relevant[owner]  # an item is not above itself
+        owner, candidate = owner[is_other], candidate[is_other]
         if owner.shape[0] == 0:
             return
         row = item // self.items.shape[1]
-        own = self.approximation.comparison.exact(self.which[row][owner], candidate)
-        theirs, error = self.score.flatten()[item], self.tiny[row]
-        higher = own > (theirs + error)[owner]
-        (close,) = ((own - theirs[owner]).abs() <= error[owner]).nonzero(as_tuple=True)
+        query_gallery = self.counted.query_gallery
+        candidate_score = query_gallery.exact_scores(self.query_ids[row][owner], candidate)
+        item_score, error = self.score.flatten()[item], self.score_error[row]
+        higher = candidate_score > (item_score + error)[owner]
+        (close,) = ((candidate_score - item_score[owner]).abs() <= error[owner]).nonzero(as_tuple=True)
         if close.shape[0]:
-            theirs_of, own = owner[close], own[close]
-            needed, back = torch.unique(theirs_of, return_inverse=True)
-            exact = self.approximation.comparison.exact(self.which[row][needed], relevant[needed])[back]
-            first = candidate[close] < relevant[theirs_of]
-            higher[close] = (own > exact) | ((own == exact) & first)
+            # thresholds are not exact scores to the last bit: compute those of the items too
+            close_owner, candidate_score = owner[close], candidate_score[close]
+            needed, inverse = torch.unique(close_owner, return_inverse=True)
+            exact = query_gallery.exact_scores(self.query_ids[row][needed], relevant[needed])[inverse]
+            smaller_index = candidate[close] < relevant[close_owner]
+            higher[close] = (candidate_score > exact) | ((candidate_score == exact) & smaller_index)
         self.counts.view(-1).index_add_(0, item[owner], higher.to(self.counts.dtype))

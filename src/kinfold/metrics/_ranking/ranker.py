@@ -1,229 +1,209 @@
 """The exact rank of every relevant item, from which all retrieval metrics follow.
 
-The rank of an item is one plus the number of gallery items with a higher canonical score, or an equal one and a smaller
-index. Products say of most items on which side of a relevant one they are; the canonical score decides on the rest.
+The rank of an item is one plus the number of gallery rows with a higher exact score, or with an equal one and a smaller
+index. The package docstring explains the ways to find it; `Ranker` chooses among them.
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from kinfold.metrics._ranking.approximation import Approximation, approximate, thresholds
-from kinfold.metrics._ranking.counting import Counting
-from kinfold.metrics._ranking.first_ranks import Heads
-from kinfold.metrics._ranking.product_speed import product_speeds
+from kinfold.metrics._ranking import tuning
+from kinfold.metrics._ranking.counting import RankCounter
+from kinfold.metrics._ranking.depth import RankDepth
+from kinfold.metrics._ranking.fast_products import FastProducts, build_fast_products
+from kinfold.metrics._ranking.full_sort import rank_by_sorting
+from kinfold.metrics._ranking.kth_bound import KthLowerBound
+from kinfold.metrics._ranking.product_timing import time_products
 from kinfold.metrics._ranking.query_gallery import QueryGallery
 from kinfold.metrics._ranking.relevance import Relevance
-from kinfold.metrics._ranking.scan import MEMORY, Bound, Scratch, chunks, rows_at_once, symmetric_products
-from kinfold.metrics._ranking.sorting import sorted_ranks
+from kinfold.metrics._ranking.scan import BufferPool, choose_block_size, multiply_symmetric, scan_gallery
+from kinfold.metrics._ranking.thresholds import compute_thresholds
+from kinfold.metrics._ranking.top_ranks import TopRanker
 
-BEYOND = torch.iinfo(torch.int64).max >> 1  # the rank of what lies deeper than anybody asked
-
-_CROWDED = 0.25  # share of all pairs that are candidates above which sorting is better
-_ROWS_AT_ONCE = 1024
-_DEEP = 256  # depth from which on products are worked out in pieces
-_PIECE = 128  # features
-_FEW = 1 << 16  # candidates that are no burden in any case
-_SHALLOW = 64  # depth down to which products of whole numbers tell most items apart
-_TRIALS = 2  # blocks
-_BLOCKS = 8  # from which on it is worth to find out which product is the fastest
-_BESIDE = 1.2  # times that of the products is the least that a block takes
-_FEATURES = 1 << 16  # above which products of whole numbers need more than int32
-# when the first places of a ranking (see Heads) cost less than the place of each relevant item
-_MANY = 32  # relevant items of one query from which on they do
-_DEEPER = 8  # times as many places as relevant items, from which on they do not,
-_VERY_MANY = 256  # unless there are so many
-_NEAREST = 4  # places for which they do in any case
-_NEAREST_OF_FEW = 16  # the same for few queries
-_SMALL = 1 << 12  # items in all for which they do in any case
-
-
-@dataclass(frozen=True)
-class Depth:
-    """How deep ranks must be known: all of them down to `fixed` and to the number of relevant items plus
-    `beside_relevant` (None: no need), that of the first relevant item down to `first`, or all of them to the end."""
-
-    fixed: int = 0
-    beside_relevant: int | None = None
-    first: int = 0
-    full: bool = False
-
-    def __or__(self, other: "Depth") -> "Depth":
-        beside = [d.beside_relevant for d in (self, other) if d.beside_relevant is not None]
-        return Depth(
-            max(self.fixed, other.fixed),
-            max(beside) if beside else None,
-            max(self.first, other.first),
-            self.full or other.full,
-        )
-
-    def at(self, relevant: int, size: int) -> tuple[int, int]:
-        """Depths for all relevant items and for the first, in a block whose queries have up to `relevant` of them."""
-        beside = 0 if self.beside_relevant is None else relevant + self.beside_relevant
-        everything = size if self.full else min(size, max(1, self.fixed, beside))
-        return everything, max(everything, min(size, self.first))
+UNRANKED = torch.iinfo(torch.int64).max >> 1  # the rank of items that are deeper than needed, and of padding
 
 
 class Ranker:
-    """Ranks of relevant items, block by block."""
+    """Ranks of relevant items, block by block.
+
+    Args:
+        query_gallery: The rows.
+        relevance: The relevant items of each query.
+        depth: How deep the ranks are needed.
+        memory_limit: Bytes for a block of products.
+        dtype: The type of the products; None tries the fast ones and keeps the fastest.
+    """
 
     def __init__(
         self,
-        comparison: QueryGallery,
+        query_gallery: QueryGallery,
         relevance: Relevance,
-        depth: Depth,
-        memory: int = MEMORY,
+        depth: RankDepth,
+        memory_limit: int = tuning.MEMORY_LIMIT,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.comparison = comparison
+        self.query_gallery = query_gallery
         self.relevance = relevance
         self.depth = depth
-        self.memory = memory
+        self.memory_limit = memory_limit
         self._dtype = dtype
-        self._approximations: dict[torch.dtype, Approximation] = {}
-        self._speeds = product_speeds(comparison.gallery.device)
-        self._choices = [dtype] if dtype is not None else [*self._speeds]
-        deep = depth.at(int(relevance.size.max()), comparison.size)[0] > _SHALLOW
-        if comparison.distance == "euclidean" or comparison.gallery.shape[1] > _FEATURES or (deep and dtype is None):
+        self._products: dict[torch.dtype, FastProducts] = {}
+        self._product_times = time_products(query_gallery.gallery.device)
+        self._choices = [dtype] if dtype is not None else [*self._product_times]
+        is_deep = depth.resolve(int(relevance.size.max()), query_gallery.size)[0] > tuning.MAX_INT8_DEPTH
+        is_wide = query_gallery.gallery.shape[1] > tuning.MAX_INT8_FEATURES
+        if query_gallery.distance == "euclidean" or is_wide or (is_deep and dtype is None):
             self._choices = [choice for choice in self._choices if choice != torch.int8]
-        self._seconds: dict[torch.dtype, float] = {}  # that a query took, by the products that were tried
-        self._tried: Counter[torch.dtype] = Counter()
-        self._scratch = Scratch()
-        self._heads = Heads(comparison, relevance, memory, BEYOND)
-        self._known: Tensor | None = None  # all products, where half of them give the others
-        self._thresholds: Tensor | None = None  # of all queries, then
+        self._query_times: dict[torch.dtype, float] = {}  # seconds per query of the products that were tried
+        self._trials: Counter[torch.dtype] = Counter()
+        self._buffers = BufferPool()
+        self._top_ranker = TopRanker(query_gallery, relevance, memory_limit, UNRANKED)
+        self._all_products: Tensor | None = None  # of a small set with itself
+        self._all_thresholds: Tensor | None = None  # of all queries, together with all products
 
-    def blocks(self, queries: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pieces of (queries (B,), ranks (B, R) ascending, BEYOND where deeper than asked or no item); `queries` in
-        the order of `Relevance.order`."""
-        counts = self.relevance.counts
-        if queries.shape[0] < _BLOCKS * rows_at_once(self.comparison.size, self._choices[-1], self.memory):
-            self._choices = self._choices[-1:]  # too few blocks to find out which product is the faster
-        if self._know(queries):
-            queries = queries.sort().values  # rows of known products need not be gathered where they follow each other
+    def rank_blocks(self, query_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield queries (B,) and the ranks (B, R) of their relevant items, ascending, filled with UNRANKED.
+
+        Args:
+            query_ids: Queries in the order of `Relevance.order_queries`.
+        """
+        counts, size = self.relevance.counts, self.query_gallery.size
+        block_size = choose_block_size(size, self._choices[-1], self.memory_limit)
+        if query_ids.shape[0] < tuning.MIN_BLOCKS_FOR_TRIALS * block_size:
+            self._choices = self._choices[-1:]  # too few blocks to try which product is the fastest
+        if self._compute_all_products(query_ids):
+            query_ids = query_ids.sort().values  # consecutive rows of the products need not be gathered
         start = 0
-        while start < queries.shape[0]:
-            rows = rows_at_once(self.comparison.size, self._choices[-1], self.memory)
-            which = queries[start : start + rows]
-            widest = int(counts[which].max()) + 1
-            which = which[: max(1, (self.memory >> 5) // widest)]
-            if self._heads.knows or self._by_heads(widest):
-                start += which.shape[0]
-                depths = self.depth.at(int(counts[which].max()), self.comparison.size)
-                yield which, self._heads.ranks(which, *depths)
+        while start < query_ids.shape[0]:
+            block_size = choose_block_size(size, self._choices[-1], self.memory_limit)
+            block = query_ids[start : start + block_size]
+            class_size = int(counts[block].max()) + 1
+            block = block[: max(1, (self.memory_limit >> 5) // class_size)]
+            if self._top_ranker.has_all_products or self._uses_top(class_size):
+                start += block.shape[0]
+                depths = self.depth.resolve(int(counts[block].max()), size)
+                yield block, self._top_ranker.rank(block, *depths)
                 continue
-            dtype = self._choice()
-            self._approximation(dtype)
-            items, valid = self.relevance.of(which)
+            dtype = self._choose_product()
+            self._get_products(dtype)
+            items, valid = self.relevance.list_items(block)
             began = time.perf_counter()
-            ranks = self._ranks(which, items, valid, dtype).sort(dim=1).values
-            seconds = (time.perf_counter() - began) / which.shape[0]
-            self._seconds[dtype] = min(seconds, self._seconds.get(dtype, seconds))
-            start += which.shape[0]
-            yield which, ranks
+            ranks = self._rank_items(block, items, valid, dtype).sort(dim=1).values
+            seconds = (time.perf_counter() - began) / block.shape[0]
+            self._query_times[dtype] = min(seconds, self._query_times.get(dtype, seconds))
+            start += block.shape[0]
+            yield block, ranks
 
-    def _know(self, queries: Tensor) -> bool:
-        """Work out all products beforehand where that is half the work: a small set against itself."""
-        size = self.comparison.size
-        widest = int(self.relevance.size.max())
-        fits = size**2 * torch.float32.itemsize <= self.memory
-        if 2 * queries.shape[0] < size or torch.float32 not in self._choices or not fits:
+    def _compute_all_products(self, query_ids: Tensor) -> bool:
+        """Compute all products beforehand if that is half of the work: for a small set against itself."""
+        size = self.query_gallery.size
+        class_size = int(self.relevance.size.max())
+        fits = size**2 * torch.float32.itemsize <= self.memory_limit
+        if 2 * query_ids.shape[0] < size or torch.float32 not in self._choices or not fits:
             return False
-        depth = self.depth.at(widest, size)[0]
-        heads = self._by_heads(widest)
-        if heads and not (self._heads.selects(depth) and self.comparison.gallery.shape[1] >= _PIECE):
+        depth = self.depth.resolve(class_size, size)[0]
+        uses_top = self._uses_top(class_size)
+        has_many_features = self.query_gallery.gallery.shape[1] >= tuning.COUNTED_PIECE
+        if uses_top and not (self._top_ranker.selects_candidates(depth) and has_many_features):
             return False
-        approximation = self._heads.float32(depth) if heads else self._approximation(torch.float32)
-        if not heads and depth >= _DEEP:
-            # deep ranks meet many items that are nearly as close: better products save more than they cost
-            approximation = approximation.in_pieces(approximation.queries.shape[1] // _PIECE)
-        known = symmetric_products(approximation, self.memory)
-        if known is None:
+        products = self._top_ranker.get_float32_products(depth) if uses_top else self._get_products(torch.float32)
+        if not uses_top and depth >= tuning.MIN_DEPTH_FOR_PIECES:
+            products = products.split_features(products.queries.shape[1] // tuning.COUNTED_PIECE)
+        matrix = multiply_symmetric(products, self.memory_limit)
+        if matrix is None:
             return False
-        if heads:
-            self._heads.know(known, approximation.symmetric())
+        if uses_top:
+            self._top_ranker.use_all_products(matrix, products.as_symmetric())
             return True
-        self._known = known
+        self._all_products = matrix
         self._choices = [torch.float32]
-        self._approximations[torch.float32] = approximation.symmetric()
-        # thresholds need classes together, rows of products need not
-        table = queries.new_zeros(size, widest, dtype=torch.float64)
-        for which in torch.split(queries, _ROWS_AT_ONCE):
-            found = self._at(which, self.relevance.of(which)[0], approximation)
-            table[which, : found.shape[1]] = found
-        self._thresholds = table
+        self._products[torch.float32] = products.as_symmetric()
+        # thresholds need queries of one class in sequence, rows of products do not
+        table = query_ids.new_zeros(size, class_size, dtype=torch.float64)
+        for block in torch.split(query_ids, tuning.MAX_QUERIES_PER_BLOCK):
+            thresholds = self._get_thresholds(block, self.relevance.list_items(block)[0], products)
+            table[block, : thresholds.shape[1]] = thresholds
+        self._all_thresholds = table
         return True
 
-    def _by_heads(self, widest: int) -> bool:
-        """Whether queries with up to `widest` relevant items, themselves among them, are ranked by the first places of
-        their rankings rather than by the place of each relevant item."""
-        if self._dtype is not None:  # the user of this class wants these products
-            return widest > _MANY
-        # where queries are too few to find out which products are fast, a search by coarse products is faster
-        limit = _NEAREST if len(self._choices) > 1 else _NEAREST_OF_FEW
-        nearest = max(self.depth.at(widest, self.comparison.size)) <= limit
-        if nearest or self.comparison.size <= _SMALL or widest > _VERY_MANY:
+    def _uses_top(self, class_size: int) -> bool:
+        """Whether queries of classes up to `class_size` are ranked by the top of their ranking, or by counting."""
+        if self._dtype is not None:  # the caller wants these products
+            return class_size > tuning.MIN_RELEVANT_FOR_TOP
+        size = self.query_gallery.size
+        # if queries are too few to try products, a neighbor search by bfloat16 products is faster
+        limit = tuning.NEAREST_DEPTH if len(self._choices) > 1 else tuning.NEAREST_DEPTH_OF_FEW
+        is_shallow = max(self.depth.resolve(class_size, size)) <= limit
+        if is_shallow or size <= tuning.SMALL_GALLERY or class_size > tuning.ALWAYS_TOP_RELEVANT:
             return True
-        # where a ranking is needed far deeper than there are relevant items, their places are fewer
-        return widest > _MANY and (self.depth.full or self.depth.fixed <= _DEEPER * widest)
+        is_near = self.depth.full or self.depth.fixed <= tuning.MAX_DEPTH_PER_RELEVANT * class_size
+        return class_size > tuning.MIN_RELEVANT_FOR_TOP and is_near
 
-    def _at(self, which: Tensor, items: Tensor, approximation: Approximation) -> Tensor:
-        """Where the items stand among the products, (B, R) float64."""
-        if self._thresholds is not None:
-            return self._thresholds[which, : items.shape[1]]
-        return thresholds(approximation, which, items, self.relevance.query_class[which])
+    def _get_thresholds(self, query_ids: Tensor, items: Tensor, products: FastProducts) -> Tensor:
+        if self._all_thresholds is not None:
+            return self._all_thresholds[query_ids, : items.shape[1]]
+        return compute_thresholds(products, query_ids, items, self.relevance.query_class[query_ids])
 
-    def _choice(self) -> torch.dtype:
-        """Products for the next block: each kind is tried on two blocks, unless its products would take as long as
-        another took in all; then the fastest. The ranks are the same."""
-        best = min(self._seconds.values(), default=float("inf"))
-        entries = self.comparison.size * self.comparison.gallery.shape[1]
-        for choice in self._choices:
-            if self._tried[choice] < _TRIALS and _BESIDE * self._speeds.get(choice, 0.0) * entries < best:
-                self._tried[choice] += 1
-                return choice
-        return min(self._seconds, key=lambda choice: self._seconds[choice])
+    def _choose_product(self) -> torch.dtype:
+        """Return the type of product for the next block.
 
-    def _approximation(self, dtype: torch.dtype) -> Approximation:
-        if dtype not in self._approximations:
-            self._approximations[dtype] = approximate(self.comparison, dtype)
-        return self._approximations[dtype]
+        Each type is tried on two blocks, unless its products alone would take as long as another type took in all.
+        Afterwards the fastest is used. The ranks are the same.
+        """
+        best = min(self._query_times.values(), default=float("inf"))
+        entries = self.query_gallery.size * self.query_gallery.gallery.shape[1]
+        for dtype in self._choices:
+            least = tuning.MIN_BLOCK_TIME * self._product_times.get(dtype, 0.0) * entries
+            if self._trials[dtype] < tuning.TRIALS_PER_PRODUCT and least < best:
+                self._trials[dtype] += 1
+                return dtype
+        return min(self._query_times, key=lambda dtype: self._query_times[dtype])
 
-    def _ranks(self, which: Tensor, items: Tensor, valid: Tensor, dtype: torch.dtype) -> Tensor:
-        exclude = which if self.comparison.same else None
-        found = self._by_counting(which, items, valid, exclude, dtype)
-        if found is None and dtype != torch.float32:
-            found = self._by_counting(which, items, valid, exclude, torch.float32)
-        if found is not None:
-            return found
-        exact = self._approximation(torch.float64)
-        rows = max(1, self.memory // (exact.gallery.shape[0] * 40))
-        parts = [slice(s, s + rows) for s in range(0, which.shape[0], rows)]
-        ranks = [sorted_ranks(exact, which[p], items[p], exclude if exclude is None else exclude[p]) for p in parts]
-        return torch.where(valid, torch.cat(ranks), BEYOND)
+    def _get_products(self, dtype: torch.dtype) -> FastProducts:
+        if dtype not in self._products:
+            self._products[dtype] = build_fast_products(self.query_gallery, dtype)
+        return self._products[dtype]
 
-    def _by_counting(
-        self, which: Tensor, items: Tensor, valid: Tensor, exclude: Tensor | None, dtype: torch.dtype
+    def _rank_items(self, query_ids: Tensor, items: Tensor, valid: Tensor, dtype: torch.dtype) -> Tensor:
+        exclude = query_ids if self.query_gallery.is_same_set else None
+        ranks = self._rank_by_counting(query_ids, items, valid, exclude, dtype)
+        if ranks is None and dtype != torch.float32:
+            ranks = self._rank_by_counting(query_ids, items, valid, exclude, torch.float32)
+        if ranks is not None:
+            return ranks
+        products = self._get_products(torch.float64)
+        step = max(1, self.memory_limit // (products.gallery.shape[0] * tuning.EXACT_SORT_BYTES))
+        parts = [slice(start, start + step) for start in range(0, query_ids.shape[0], step)]
+        sorted_ranks = [
+            rank_by_sorting(products, query_ids[part], items[part], None if exclude is None else exclude[part])
+            for part in parts
+        ]
+        return torch.where(valid, torch.cat(sorted_ranks), UNRANKED)
+
+    def _rank_by_counting(
+        self, query_ids: Tensor, items: Tensor, valid: Tensor, exclude: Tensor | None, dtype: torch.dtype
     ) -> Tensor | None:
-        """Ranks (B, R), or None where too much of the gallery is above the lowest item that matters."""
-        approximation = self._approximation(dtype)
-        at = self._at(which, items, approximation)
-        counted = self._approximation(torch.float32) if dtype == torch.int8 else approximation
-        counting = Counting(approximation, counted, which, items, at, valid)
-        depths = self.depth.at(int(valid.sum(dim=1).max()), self.comparison.size)
-        bound, seen = Bound(max(depths)), 0
-        bounded = depths[0] < self.comparison.size
-        for chunk in chunks(approximation, which, exclude, depths[0] if bounded else 1, self._scratch, self._known):
-            if bounded:
+        """Return the ranks (B, R), or None if too much of the gallery is above the lowest item that matters."""
+        products, size = self._get_products(dtype), self.query_gallery.size
+        thresholds = self._get_thresholds(query_ids, items, products)
+        counted = self._get_products(torch.float32) if dtype == torch.int8 else products
+        counter = RankCounter(products, counted, query_ids, items, thresholds, valid)
+        depths = self.depth.resolve(int(valid.sum(dim=1).max()), size)
+        bound, candidates = KthLowerBound(max(depths)), 0
+        is_limited = depths[0] < size
+        scan_depth = depths[0] if is_limited else 1
+        for chunk in scan_gallery(products, query_ids, exclude, scan_depth, self._buffers, self._all_products):
+            if is_limited:
                 bound.update(chunk)
-                counting.reach(bound, *depths)
-            for row, column, product in chunk.candidates(counting.floor):
-                seen += row.shape[0]
-                if seen > _CROWDED * which.shape[0] * self.comparison.size and seen > _FEW:
+                counter.drop_deep_items(bound, *depths)
+            for row, column, product in chunk.find_candidates(counter.floor):
+                candidates += row.shape[0]
+                most = max(tuning.MAX_CANDIDATE_SHARE * query_ids.shape[0] * size, tuning.ALWAYS_COUNTED)
+                if candidates > most:
                     return None
-                counting.add(row, column, product)
-        return counting.ranks(BEYOND)
+                counter.add_candidates(row, column, product)
+        return counter.get_ranks(UNRANKED)
