@@ -85,8 +85,8 @@ def subjects(name: str) -> dict[str, Work]:
             x, labels, metrics=[*FIRST, "map@1000", "nmi", "ami", "f1"]
         ),
         "kinfold: P@1, R-precision, MAP@R": lambda: evaluate(x, labels, metrics=FIRST[3:]),
-        "kinfold: 100 neighbours": lambda: neighbors(x, k=100),
-        "faiss flat index: 101 neighbours": faiss_flat(x),
+        "kinfold: 100 neighbors": lambda: neighbors(x, k=100),
+        "faiss flat index: 101 neighbors": faiss_flat(x),
         "pytorch-metric-learning: P@1, R-precision, MAP@R": peer(x, labels),
     }
 
@@ -145,7 +145,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> str:
 
 def large_table(rows: list[dict[str, Any]]) -> str:
     head = [
-        "| gallery | product alone | evaluate | x product | 100 neighbours | x product | memory in all |",
+        "| gallery | product alone | evaluate | x product | 100 neighbors | x product | memory in all |",
         "|---|---|---|---|---|---|---|",
     ]
     lines = [

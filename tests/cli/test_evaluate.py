@@ -11,12 +11,12 @@ import pytest
 
 import kinfold
 from tests.cli.runs import run
-from tests.metrics.spaces import make
+from tests.metrics.embedding_sets import make_embeddings
 
 
 @pytest.fixture
 def file(tmp_path):
-    x, labels = make("clustered")
+    x, labels = make_embeddings("clustered")
     split = np.where(np.arange(260) < 200, "train", "test")
     path = tmp_path / "embeddings.npz"
     np.savez(path, embeddings=x.numpy(), labels=labels, split=split, coarse=labels // 5)
@@ -28,7 +28,7 @@ def test_json_has_the_values_of_the_library(file, capsys, monkeypatch):
     code, out, _ = run(
         capsys, monkeypatch, "evaluate", file, "--metrics", ",".join(names), "--coarse-key", "coarse", "--json"
     )
-    x, labels = make("clustered")
+    x, labels = make_embeddings("clustered")
     assert code == 0
     result = json.loads(out)
     assert result["metrics"] == kinfold.metrics.evaluate(x, labels, metrics=names, coarse_labels=labels // 5)
@@ -40,7 +40,7 @@ def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
         capsys, monkeypatch, "evaluate", file, "-m", "recall@1", "--intervals", "classes", "--per-class", "map@r"
     )
     assert code == 0
-    result = kinfold.metrics.evaluate(*make("clustered"), metrics=["recall@1", "map@r"])
+    result = kinfold.metrics.evaluate(*make_embeddings("clustered"), metrics=["recall@1", "map@r"])
     assert f"{result['recall@1']:.4f}" in out
     assert "95 % interval" in out
     assert "map@r by class" in out
@@ -48,7 +48,7 @@ def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
 
 
 def test_gallery_and_condition(file, tmp_path, capsys, monkeypatch):
-    x, labels = make("clustered")
+    x, labels = make_embeddings("clustered")
     other = tmp_path / "gallery.npz"
     np.savez(other, feat=x[60:].numpy(), cls=labels[60:])
     queries = tmp_path / "queries.npz"

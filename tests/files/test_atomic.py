@@ -45,7 +45,7 @@ def test_the_message_of_a_read_only_disk_is_not_lost_while_cleaning_up(tmp_path,
 
 def test_the_message_of_a_full_disk_is_not_lost_in_a_library_that_closes_its_file(tmp_path):
     class Full:
-        """A file on a disk that has no room; whoever closes an archive on it finds it in a state of its own."""
+        """A file on a full disk; closing an archive on it raises another error."""
 
         def __init__(self, file):
             self.file = file

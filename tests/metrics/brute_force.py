@@ -12,7 +12,7 @@ def unit(x):
 
 
 def scores(queries, gallery, distance):
-    """Canonical scores (Q, N): one float64 sum for each pair, so that equal rows tie."""
+    """Exact scores (Q, N): one float64 sum for each pair, so that equal rows tie."""
     if distance == "cosine":
         queries, gallery = unit(queries), unit(gallery)
     queries, gallery = np.asarray(queries, dtype=np.float64), np.asarray(gallery, dtype=np.float64)
@@ -22,11 +22,11 @@ def scores(queries, gallery, distance):
 
 
 def rankings(queries, gallery, distance):
-    """For each query all gallery indices, closest first, ties by index, itself left out where the sets are one."""
+    """For each query all gallery indices, closest first, ties by index, itself left out if the gallery is None."""
     same = gallery is None
-    found = scores(queries, queries if same else gallery, distance)
+    score_matrix = scores(queries, queries if same else gallery, distance)
     orders = []
-    for i, row in enumerate(found):
+    for i, row in enumerate(score_matrix):
         order = np.lexsort((np.arange(len(row)), -row))
         orders.append(order[order != i] if same else order)
     return orders
@@ -35,14 +35,14 @@ def rankings(queries, gallery, distance):
 def retrieval(queries, labels, gallery=None, gallery_labels=None, distance="cosine"):
     """Every retrieval metric by a loop over queries."""
     same = gallery is None
-    others = np.asarray(labels if same else gallery_labels)
+    all_labels = np.asarray(labels if same else gallery_labels)
     totals = {}
 
     def add(name, value):
         totals.setdefault(name, []).append(value)
 
     for i, order in enumerate(rankings(queries, gallery, distance)):
-        hit = others[order] == labels[i]
+        hit = all_labels[order] == labels[i]
         n = int(hit.sum())
         size = n + 1 if same else n
         if n == 0:
@@ -50,15 +50,15 @@ def retrieval(queries, labels, gallery=None, gallery_labels=None, distance="cosi
                 add(name, 0.0)
             continue
         ranks = np.flatnonzero(hit) + 1
-        precision_there = np.arange(1, n + 1) / ranks
+        precision_at_hits = np.arange(1, n + 1) / ranks
         for k in (1, 2, 4, 8, 10, 100):
             add(f"recall@{k}", float(hit[:k].any()))
             add(f"precision@{k}", hit[:k].sum() / k)
         add("r-precision", hit[:n].sum() / n)
-        add("map@r", precision_there[ranks <= n].sum() / n)
-        add("map", precision_there.sum() / n)
-        add("map@c", precision_there[ranks <= size].sum() / size)
-        add("map@1000", precision_there[ranks <= 1000].sum() / size)
+        add("map@r", precision_at_hits[ranks <= n].sum() / n)
+        add("map", precision_at_hits.sum() / n)
+        add("map@c", precision_at_hits[ranks <= size].sum() / size)
+        add("map@1000", precision_at_hits[ranks <= 1000].sum() / size)
         add("map@c-printed", hit[:size].sum() / size)
         add("map@1000-printed", hit[:1000].sum() / 1000)
         add("mrr", 1.0 / ranks[0])

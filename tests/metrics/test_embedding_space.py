@@ -1,4 +1,4 @@
-"""Diagnostics of the space against loops over pairs."""
+"""Properties of the embedding space against loops over pairs."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kinfold.metrics import class_spectrum, embedding_space, spectrum
-from tests.metrics.spaces import make
+from tests.metrics.embedding_sets import make_embeddings
 
 
 def cosine_distance(a, b):
@@ -17,7 +17,7 @@ def cosine_distance(a, b):
 
 @pytest.fixture(scope="module")
 def problem():
-    x, labels = make("clustered", n=90, d=7, classes=12)
+    x, labels = make_embeddings("clustered", n=90, d=7, classes=12)
     labels[-1] = 77  # a class of one
     return x.double(), torch.tensor(labels)
 
@@ -40,37 +40,37 @@ def test_alignment_and_uniformity(problem):
     x, labels = problem
     unit = torch.nn.functional.normalize(x)
     squared = {(i, j): float((unit[i] - unit[j]).square().sum()) for i, j in itertools.combinations(range(90), 2)}
-    kin = [d for (i, j), d in squared.items() if labels[i] == labels[j]]
-    assert embedding_space.alignment(x, labels) == pytest.approx(np.mean(kin))
+    positive = [d for (i, j), d in squared.items() if labels[i] == labels[j]]
+    assert embedding_space.alignment(x, labels) == pytest.approx(np.mean(positive))
     expected = math.log(np.mean([math.exp(-2 * d) for d in squared.values()]))
     assert embedding_space.uniformity(x) == pytest.approx(expected)
 
 
-def test_uniformity_by_blocks(problem, monkeypatch):
+def test_uniformity_in_blocks(problem, monkeypatch):
     whole = embedding_space.uniformity(problem[0])
-    monkeypatch.setattr(embedding_space, "_BLOCK", 17)
+    monkeypatch.setattr(embedding_space, "_ROWS_PER_BLOCK", 17)
     assert embedding_space.uniformity(problem[0]) == pytest.approx(whole)
 
 
-def test_spectrum_by_blocks(monkeypatch):
-    x, _ = make("collapsed", n=400, d=9)  # singular values over six orders of magnitude
+def test_spectrum_in_row_chunks(monkeypatch):
+    x, _ = make_embeddings("collapsed", n=400, d=9)  # singular values over six orders of magnitude
     expected = np.linalg.svd(x.double().numpy(), compute_uv=False)
     assert spectrum(x).numpy() == pytest.approx(expected, rel=1e-9)
-    monkeypatch.setattr(embedding_space, "_ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(embedding_space, "_ROWS_PER_CHUNK", 50)
     assert spectrum(x).numpy() == pytest.approx(expected, rel=1e-9)
     assert spectrum(x[:5]).shape == (5,)
 
 
 def test_class_spectrum(problem):
     x, labels = problem
-    found = class_spectrum(x, labels, values=5)
+    result = class_spectrum(x, labels, num_values=5)
     expected = np.zeros(5)
     sizes = [int((labels == label).sum()) for label in labels.unique()]
-    kept = [label for label, size in zip(labels.unique(), sizes, strict=True) if size > 1]
-    for label in kept:
+    large_enough = [label for label, size in zip(labels.unique(), sizes, strict=True) if size > 1]
+    for label in large_enough:
         values = np.linalg.svd(x[labels == label].numpy(), compute_uv=False)[:5]
-        expected[: len(values)] += values / len(kept)
-    assert found.numpy() == pytest.approx(expected)
+        expected[: len(values)] += values / len(large_enough)
+    assert result.numpy() == pytest.approx(expected)
 
 
 def test_spectral_decay():

@@ -65,7 +65,7 @@ def evaluate(
     from kinfold.cli.progress import show_progress
     from kinfold.data.stored_embeddings import read_stored_embeddings
     from kinfold.metrics import examine
-    from kinfold.metrics.named import DEFAULT, uses_coarse_labels, uses_gallery
+    from kinfold.metrics.lookup import DEFAULT_METRICS, uses_coarse_labels, uses_gallery
 
     names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
     if per_class and names and per_class not in names:
@@ -77,8 +77,8 @@ def evaluate(
                 raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
             queries, others, run_distance, about = _embed_run(embeddings, split, progress)
             # drop what these metrics do not use
-            queries = queries if uses_coarse_labels(names or DEFAULT) else replace(queries, coarse_labels=None)
-            others = others if uses_gallery(names or DEFAULT) else None
+            queries = queries if uses_coarse_labels(names or DEFAULT_METRICS) else replace(queries, coarse_labels=None)
+            others = others if uses_gallery(names or DEFAULT_METRICS) else None
             distance = distance or run_distance
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
@@ -117,7 +117,11 @@ def evaluate(
     title = f"{about['split']} split of {about['run']}: " if about else ""
     title += f"{len(queries.labels):,} queries, {_count_classes(len(evaluation.classes))}, {distance}"
     title += "" if others is None else f", gallery of {len(others.labels):,}"
-    title += f", {evaluation.left_out:,} queries without a relevant item left out" if evaluation.left_out else ""
+    title += (
+        f", {evaluation.skipped_queries:,} queries without a relevant item left out"
+        if evaluation.skipped_queries
+        else ""
+    )
     console = Console(file=sys.stdout)
     console.print(title, highlight=False, markup=False, soft_wrap=True)
     if about.get("selected_on"):

@@ -13,7 +13,7 @@ from kinfold.data import Dataset, Pipeline
 from kinfold.data.folds import count_folds
 from kinfold.files.documents import nan_to_null, read_result, write_result
 from kinfold.files.paths import check_path
-from kinfold.metrics._ranking.query_gallery import Distance
+from kinfold.metrics import Distance
 from kinfold.models.concatenated import ConcatenatedEmbedder, concatenate_embeddings
 from kinfold.training import Run, parts
 from kinfold.training.builder import compute_metrics

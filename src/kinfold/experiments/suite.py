@@ -9,7 +9,7 @@ from typing import Any
 from kinfold import recipes, registry
 from kinfold.data.folds import count_folds
 from kinfold.experiments.search_space import list_corners
-from kinfold.metrics.named import find_metric
+from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_change, read_tables, to_toml
 from kinfold.training.config.settings import RunConfig

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from kinfold import registry
-from kinfold.metrics.named import find_metric
+from kinfold.metrics.lookup import find_metric
 from kinfold.training.config.settings import (
     DataConfig,
     EvaluationConfig,

@@ -7,10 +7,10 @@
 | `verification`, `verification_curve` | `verify`, `VerificationCurve`, `query_curves`, `QueryCurves` |
 | `clustering` | `k_means`, `Clustering` |
 | `embedding_space` | `spectrum`, `class_spectrum` |
-| `metric_kinds` | `RetrievalMetric`, `ClusteringMetric`, `EmbeddingSpaceMetric`, `PairMetric`, for metrics of your own |
+| `metric_kinds` | `RetrievalMetric`, `ClusteringMetric`, `EmbeddingSpaceMetric`, `PairMetric`, for new metrics |
 
-`retrieval` and `registered` define the registered metrics, `lookup` finds them by name. `agreement`, `intervals` and `inputs`
-are their helpers. The ranking engine is in `_ranking`; its docstring explains the algorithm.
+`retrieval` and `registered` define the registered metrics, `lookup` finds them by name. `agreement`, `intervals` and
+`inputs` are their helpers. The ranking engine is in `_ranking`; its docstring explains the algorithm.
 """
 
 from kinfold.metrics._ranking.depth import RankDepth
@@ -19,7 +19,7 @@ from kinfold.metrics.clustering import Clustering, k_means
 from kinfold.metrics.embedding_space import class_spectrum, spectrum
 from kinfold.metrics.evaluation import evaluate, examine
 from kinfold.metrics.evaluation_result import Evaluation
-from kinfold.metrics.metric_kinds import ClusteringMetric, PairMetric, RetrievalMetric, EmbeddingSpaceMetric
+from kinfold.metrics.metric_kinds import ClusteringMetric, EmbeddingSpaceMetric, PairMetric, RetrievalMetric
 from kinfold.metrics.nearest_neighbors import neighbors
 from kinfold.metrics.verification import QueryCurves, query_curves, verify
 from kinfold.metrics.verification_curve import VerificationCurve
@@ -28,12 +28,12 @@ __all__ = [
     "Clustering",
     "ClusteringMetric",
     "Distance",
+    "EmbeddingSpaceMetric",
     "Evaluation",
     "PairMetric",
     "QueryCurves",
     "RankDepth",
     "RetrievalMetric",
-    "EmbeddingSpaceMetric",
     "VerificationCurve",
     "class_spectrum",
     "evaluate",

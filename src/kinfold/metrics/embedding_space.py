@@ -103,7 +103,9 @@ def uniformity(embeddings: Tensor, temperature: float = 2.0, world: World | None
     half = unit.any(dim=1).to(unit.dtype) / 2  # half of the squared length, which is one or zero
     starts = [(i, j) for i in range(0, n, _ROWS_PER_BLOCK) for j in range(i, n, _ROWS_PER_BLOCK)]
     for i, j in starts[world.rank :: world.size]:
-        product = torch.addmm(half[j : j + _ROWS_PER_BLOCK], unit[i : i + _ROWS_PER_BLOCK], unit[j : j + _ROWS_PER_BLOCK].T, beta=-1.0)
+        product = torch.addmm(
+            half[j : j + _ROWS_PER_BLOCK], unit[i : i + _ROWS_PER_BLOCK], unit[j : j + _ROWS_PER_BLOCK].T, beta=-1.0
+        )
         kernel = product.sub_(half[i : i + _ROWS_PER_BLOCK, None]).mul_(2.0 * temperature).exp_()  # -t |x - y|^2
         if i == j:
             kernel.fill_diagonal_(0.0)

@@ -1,7 +1,7 @@
 """Metrics by name.
 
-A name is a registered one, with a number in place of its last letter where it has a parameter: `recall@10` is `recall@k`
-with k = 10.
+A name is a registered one, with a number in place of its last letter where it has a parameter: `recall@10` is
+`recall@k` with k = 10.
 """
 
 import re
@@ -43,7 +43,7 @@ def find_metric(name: str) -> Metric:
 
 
 def uses_gallery(names: Iterable[str]) -> bool:
-    """Whether one of the metrics compares with a gallery. Metrics of clusters and of the space use the queries alone."""
+    """Whether one of the metrics uses a gallery: metrics of clusters and of the embedding space do not."""
     return any(isinstance(find_metric(name), RetrievalMetric | PairMetric) for name in names)
 
 

@@ -18,10 +18,10 @@ class RetrievalMetric:
 
     Args:
         depth: The part of the ranking that it needs.
-        per_query: Function of (ranks, relevant, class_size) that returns the values of the queries, (B,) float64. `ranks`
-            (B, R) is ascending, `relevant` (B,) is the number of relevant items, and `class_size` (B,) the size of the
-            class, which includes the query if it is part of the gallery. Ranks deeper than `depth` may be missing; they
-            are larger than any real rank.
+        per_query: Function of (ranks, relevant, class_size) that returns the values of the queries, (B,) float64.
+            `ranks` (B, R) is ascending, `relevant` (B,) is the number of relevant items, and `class_size` (B,) the
+            size of the class, which includes the query if it is part of the gallery. Ranks deeper than `depth` may be
+            missing; they are larger than any real rank.
         counts_singletons: Whether a query without a relevant item counts zero. Otherwise it is left out of the mean.
     """
 
@@ -48,8 +48,8 @@ class EmbeddingSpaceMetric:
     """A metric of the embedding space itself.
 
     Args:
-        value: Function of (rows, labels, world): the embeddings (N, d), of unit length for the cosine, their labels (N,)
-            and the processes that may share the work.
+        value: Function of (rows, labels, world): the embeddings (N, d), of unit length for the cosine, their labels
+            (N,) and the processes that may share the work.
     """
 
     value: Callable[[Tensor, Tensor, World], float]

@@ -35,8 +35,8 @@ def neighbors(
         exclude: A gallery index that each query leaves out, (Q,), -1 for none.
         memory_limit: Bytes of the block of products that is held at a time. It does not change the result.
         device: Where to compute; None computes where the rows are.
-        backend: "exact", or "faiss" for an approximate search with a graph index of an installed faiss, for galleries of
-            many millions.
+        backend: "exact", or "faiss" for an approximate search with a graph index of an installed faiss, for galleries
+            of many millions.
 
     Returns:
         Values (Q, k) float64 and gallery indices (Q, k). Values are similarities for "cosine" and "dot", distances for

@@ -4,15 +4,15 @@ Each function returns what its metric is computed from, and how.
 """
 
 from kinfold.metrics import agreement, embedding_space
-from kinfold.metrics.metric_kinds import ClusteringMetric, PairMetric, EmbeddingSpaceMetric
+from kinfold.metrics.metric_kinds import ClusteringMetric, EmbeddingSpaceMetric, PairMetric
 from kinfold.metrics.verification_curve import VerificationCurve
 
 
 def nmi() -> ClusteringMetric:
     """Normalized mutual information 2 I / (H(classes) + H(clusters)) of k-means with as many clusters as classes.
 
-    I is the mutual information of classes and clusters, H the entropy (Manning et al., 2008). It grows with the number of
-    clusters even by chance; `ami` does not.
+    I is the mutual information of classes and clusters, H the entropy (Manning et al., 2008). It grows with the
+    number of clusters even by chance; `ami` does not.
     """
     return ClusteringMetric(agreement.nmi)
 
@@ -92,7 +92,10 @@ def roc_auc() -> PairMetric:
 
 
 def pr_auc() -> PairMetric:
-    """Average precision over all pairs: sum over thresholds of (recall gained) x precision (Davis and Goadrich, 2006)."""
+    """Average precision over all pairs: sum over thresholds of (recall gained) x precision.
+
+    Positive pairs are rare among all pairs, which this metric takes into account (Davis and Goadrich, 2006).
+    """
     return PairMetric(VerificationCurve.pr_auc)
 
 

@@ -13,7 +13,7 @@ from kinfold.metrics.metric_kinds import RetrievalMetric
 
 
 def recall(k: int) -> RetrievalMetric:
-    """1 if at least one of the k nearest is relevant (r_1 <= k), the recall@k of this field; a hit rate, not a set recall.
+    """1 if at least one of the k nearest is relevant (r_1 <= k): the recall@k of this field, a hit rate.
 
     Args:
         k: The number of nearest items that count.

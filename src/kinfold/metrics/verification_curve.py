@@ -1,7 +1,7 @@
 """ROC and precision-recall curves over all pairs, without ever holding all pairs.
 
-The scores of positive pairs, sorted, are the thresholds at which the true-accept rate changes. Negative pairs only have to
-be counted between two of them. Scores are float64 products rounded to float32, so that equal pairs tie.
+The scores of positive pairs, sorted, are the thresholds at which the true-accept rate changes. Negative pairs only
+have to be counted between two of them. Scores are float64 products rounded to float32, so that equal pairs tie.
 """
 
 import math

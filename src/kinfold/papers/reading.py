@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from kinfold import registry
-from kinfold.metrics.named import find_metric as known_metric
+from kinfold.metrics.lookup import find_metric as known_metric
 from kinfold.papers.published import (
     UNREADABLE,
     Kind,

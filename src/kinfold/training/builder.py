@@ -13,8 +13,8 @@ from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.distributed import World
 from kinfold.files.documents import nan_to_null
 from kinfold.losses import Mined
-from kinfold.metrics._ranking.query_gallery import Distance
-from kinfold.metrics.named import find_metric, uses_coarse_labels, uses_gallery
+from kinfold.metrics import Distance
+from kinfold.metrics.lookup import find_metric, uses_coarse_labels, uses_gallery
 from kinfold.models import Embedder
 from kinfold.training import parts
 from kinfold.training.checking import try_objective

@@ -9,7 +9,7 @@ import torch
 
 from kinfold import registry
 from kinfold.data import create_pipeline
-from kinfold.metrics.named import find_metric
+from kinfold.metrics.lookup import find_metric
 from kinfold.models.creation import LIBRARIES, PUBLISHED
 from kinfold.registry.options import check_options
 from kinfold.training import mixup, parts, warm_start

@@ -14,7 +14,7 @@ from torch import Tensor
 from kinfold.data import Dataset, Pipeline, to_dataset
 from kinfold.distributed import ProcessGroup
 from kinfold.files.atomic import write_json
-from kinfold.metrics._ranking.query_gallery import Distance
+from kinfold.metrics import Distance
 from kinfold.models import Embedder
 from kinfold.training import parts
 from kinfold.training.builder import RunBuilder

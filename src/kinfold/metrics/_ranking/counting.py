@@ -1,7 +1,7 @@
 """Count, for a block of queries, the gallery rows that rank above each relevant item.
 
-A product that differs from the threshold of an item by more than its error bound is on a known side of it. The others are
-compared by exact scores. Candidates of an int8 scan get float32 products first: they are few.
+A product that differs from the threshold of an item by more than its error bound is on a known side of it. The others
+are compared by exact scores. Candidates of an int8 scan get float32 products first: they are few.
 """
 
 from collections.abc import Callable

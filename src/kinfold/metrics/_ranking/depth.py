@@ -9,8 +9,8 @@ class RankDepth:
 
     Args:
         fixed: All relevant items down to this rank.
-        beyond_relevant: All relevant items down to rank n + beyond_relevant, n the number of relevant items of the query;
-            None if this is not needed.
+        beyond_relevant: All relevant items down to rank n + beyond_relevant, n the number of relevant items of the
+            query; None if this is not needed.
         first: The first relevant item alone, down to this rank.
         full: All relevant items, however deep.
     """

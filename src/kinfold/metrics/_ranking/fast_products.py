@@ -6,8 +6,8 @@ A product of rounded rows differs from the exact score of query i by at most
 
 error_i = |x - x'| |y| + |x'| |y - y'| (rows rounded, Cauchy-Schwarz, the largest over the gallery) + the rounding of a
 sum of d products. relative_error is the last rounding of the result. For the Euclidean distance the product is
-2 x.y - |y|^2 of centered rows. int8 rows have a scale: one for each query, one for the gallery. Their products are int32
-and exact.
+2 x.y - |y|^2 of centered rows. int8 rows have a scale: one for each query, one for the gallery. Their products are
+int32 and exact.
 """
 
 from collections.abc import Iterator

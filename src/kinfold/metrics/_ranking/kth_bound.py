@@ -13,8 +13,9 @@ from kinfold.metrics._ranking.scan import Chunk
 class KthLowerBound:
     """Lower bounds of the k-th largest product of each row, k up to `depth`.
 
-    The bound is the k-th largest of the maxima of groups so far. If k is a large part of all columns, groups are narrow and
-    their maxima bound loosely. Then a sample of the products estimates the k-th, and counting makes a bound of it.
+    The bound is the k-th largest of the maxima of groups so far. If k is a large part of all columns, groups are
+    narrow and their maxima bound loosely. Then a sample of the products estimates the k-th, and counting makes a
+    bound of it.
     """
 
     def __init__(self, depth: int) -> None:

@@ -14,8 +14,8 @@ from kinfold.metrics._ranking.scan import BufferPool, choose_block_size, scan_ga
 class NeighborSearch:
     """Nearest neighbors of any queries of a set.
 
-    It starts with bfloat16 products where they are fast, and continues with float32 products if bfloat16 leaves too many
-    candidates.
+    It starts with bfloat16 products where they are fast, and continues with float32 products if bfloat16 leaves too
+    many candidates.
 
     Args:
         query_gallery: The rows.
@@ -49,9 +49,7 @@ class NeighborSearch:
             if self._dtype != torch.float32:
                 limit = min(most, tuning.MAX_CANDIDATES_PER_NEIGHBOR * k * count)
             left_out = None if exclude is None else exclude[part]
-            nearest = _search_block(
-                self._products, block, left_out, k, limit if count > 1 else None, self._buffers
-            )
+            nearest = _search_block(self._products, block, left_out, k, limit if count > 1 else None, self._buffers)
             if nearest is not None:
                 scores[part], columns[part] = nearest
                 start += count

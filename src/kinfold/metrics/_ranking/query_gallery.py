@@ -1,7 +1,7 @@
 """Rows as a distance compares them, and the exact score of a pair, which decides every ranking.
 
-The exact score is the float64 dot product of the rows (unit rows for the cosine) or minus their float64 squared distance;
-higher is closer. Rows are float32, or float64 if they were passed as float64.
+The exact score is the float64 dot product of the rows (unit rows for the cosine) or minus their float64 squared
+distance; higher is closer. Rows are float32, or float64 if they were passed as float64.
 """
 
 import math

@@ -17,8 +17,8 @@ _ALL_BUT_SIGN = 0x7FFFFFFF
 def sort_descending(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Sort float32 rows (B, L) without NaN, largest first.
 
-    NumPy sorts integers with vector instructions. So the number and its position are packed into one integer of 64 bits.
-    The bits of floats are ordered like integers once those of negative numbers are inverted.
+    NumPy sorts integers with vector instructions. So the number and its position are packed into one integer of 64
+    bits. The bits of floats are ordered like integers once those of negative numbers are inverted.
 
     Returns:
         The sorted rows, and the former position of each number, (B, L) int64.

@@ -33,8 +33,8 @@ def check_rows(rows: Tensor, name: str) -> None:
 def normalize_rows(x: Tensor) -> Tensor:
     """Scale rows (N, d) to length one in float64; zero rows stay zero. The only normalization of the metrics.
 
-    A row is normalized by itself: the result does not depend on other rows. A row whose length is one up to the rounding
-    of its type stays as it is, so that normalizing twice changes nothing.
+    A row is normalized by itself: the result does not depend on other rows. A row whose length is one up to the
+    rounding of its type stays as it is, so that normalizing twice changes nothing.
     """
     unit = x
     for start in range(0, x.shape[0], tuning.ROWS_PER_CHECK):
@@ -51,7 +51,8 @@ def normalize_rows(x: Tensor) -> Tensor:
             length = torch.where(extreme, torch.linalg.vector_norm(rows, dim=1, keepdim=True), length)
         if unit is x:
             unit = x.clone()
-        unit[start : start + tuning.ROWS_PER_CHECK] = (rows / torch.where(keep | (length == 0), 1.0, length)).to(x.dtype)
+        divisor = torch.where(keep | (length == 0), 1.0, length)
+        unit[start : start + tuning.ROWS_PER_CHECK] = (rows / divisor).to(x.dtype)
     return unit
 
 

@@ -13,7 +13,8 @@ def compute_thresholds(products: FastProducts, query_ids: Tensor, items: Tensor,
     Args:
         products: The scale of the thresholds.
         query_ids: (B,), queries of one class in sequence.
-        items: Gallery indices, (B, R). Queries of one class have the same items, and one matrix product serves them all.
+        items: Gallery indices, (B, R). Queries of one class have the same items, and one matrix product serves them
+            all.
         classes: The class of each query, (B,).
 
     Returns:

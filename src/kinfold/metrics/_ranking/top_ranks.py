@@ -1,13 +1,13 @@
 """Ranks of relevant items from the first places of a ranking.
 
-For queries with so many relevant items that counting the rows above each of them would cost more than the ranking itself.
-There are three ways to the same ranks, by the number of places that are needed (`depth`):
+For queries with so many relevant items that counting the rows above each of them would cost more than the ranking
+itself. There are three ways to the same ranks, by the number of places that are needed (`depth`):
 
 - few: the nearest neighbors, each with its exact score;
-- up to a part of the gallery: candidates from float32 products, sorted. Exact scores decide where products that are closer
-  than their error belong to relevant and other items. Among relevant items the order does not matter;
-- more: float64 products of the whole gallery, sorted, each with its relevance in its last bit. If two of them are closer
-  than their error and only one is relevant, the query is ranked by exact scores (`full_sort`).
+- up to a part of the gallery: candidates from float32 products, sorted. Exact scores decide where products that are
+  closer than their error belong to relevant and other items. Among relevant items the order does not matter;
+- more: float64 products of the whole gallery, sorted, each with its relevance in its last bit. If two of them are
+  closer than their error and only one is relevant, the query is ranked by exact scores (`full_sort`).
 """
 
 import math
@@ -79,8 +79,8 @@ class TopRanker:
     def rank(self, query_ids: Tensor, depth: int, first_depth: int) -> Tensor:
         """Return the ranks (B, W) of relevant items, ascending, filled with `unranked`.
 
-        All ranks down to `depth` are present, and that of the first relevant item down to `first_depth`. Deeper ranks may
-        be present, and are correct.
+        All ranks down to `depth` are present, and that of the first relevant item down to `first_depth`. Deeper ranks
+        may be present, and are correct.
         """
         # most queries have a relevant item near them; where the rest is not much deeper, one search is enough
         reach = first_depth if first_depth <= 2 * self._first_search_depth else max(depth, self._first_search_depth)

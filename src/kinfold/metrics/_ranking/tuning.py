@@ -1,7 +1,7 @@
 """Tuning constants of the ranking engine. They change the speed and the memory, never a result.
 
-Each comment says what was measured. `python -m benchmarks.evaluate` and `python -m benchmarks.evaluate_classes` show the
-effect of a change. The code reads the constants as `tuning.NAME`, so that tests can change them here.
+Each comment says what was measured. `python -m benchmarks.evaluate` and `python -m benchmarks.evaluate_classes` show
+the effect of a change. The code reads the constants as `tuning.NAME`, so that tests can change them here.
 """
 
 # Chunks and memory
@@ -26,7 +26,8 @@ MIN_ENTRIES_FOR_THREADS = 1 << 17  # below, starting threads costs more than sor
 
 # Scan of a chunk
 GALLERY_PADDING = 64  # the gallery is padded to a multiple of this, so that all groups of columns are complete
-GROUP_WIDTHS = ((64, 1.8), (32, 1.8), (16, 1.4), (8, 1.4), (4, 1.4), (2, 1.4))  # (columns, least groups per needed rank)
+# widths of a group of columns, each with the number of groups for each needed rank that it must leave
+GROUP_WIDTHS = ((64, 1.8), (32, 1.8), (16, 1.4), (8, 1.4), (4, 1.4), (2, 1.4))
 MIN_ADJACENT_WIDTH = 32  # groups from this width on are of adjacent columns; maxima of few adjacent columns are slow
 GROUPS_PER_PASS = 1 << 15
 DENSE_GROUPS = 0.5  # share of groups with candidates above which a pass over all columns is cheaper

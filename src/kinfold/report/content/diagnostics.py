@@ -5,6 +5,7 @@ from typing import Any
 
 from kinfold import metrics
 from kinfold.data import Dataset, Rows
+from kinfold.distributed import World
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
 from kinfold.report.charts import Axis, Chart, Series
@@ -98,4 +99,4 @@ def _measure_first_run(method: ReportMethod, names: list[str], datasets: RunData
 def _measure(run: Run, train: Dataset, names: list[str]) -> dict[str, Any]:
     rows = run.embed(train)
     possible = [name for name in names if name != "rho@2" or min(rows.shape) > 1]
-    return {**metrics.evaluate(rows, train.labels, metrics=possible, distance=run.distance, ranks=False)}
+    return {**metrics.evaluate(rows, train.labels, metrics=possible, distance=run.distance, world=World())}

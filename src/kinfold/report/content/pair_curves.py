@@ -10,7 +10,9 @@ from torch import Tensor
 
 from kinfold import metrics
 from kinfold.data.items import Array
-from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
+from kinfold.distributed import World
+from kinfold.metrics import Distance
+from kinfold.metrics._ranking.query_gallery import build_query_gallery
 from kinfold.report.content.json_values import round_numbers
 from kinfold.report.content.map_layout import sample_items
 
@@ -68,7 +70,7 @@ class PairPool:
 def compute_pair_curves(pool: PairPool, distance: Distance) -> dict[str, dict[str, Any]]:
     """Compute ROC and precision-recall over all pairs; empty if all pairs are positive, or all are negative."""
     options: dict[str, Any] = {} if pool.same else {"gallery": pool.gallery, "gallery_labels": pool.gallery_labels}
-    curve = metrics.verify(pool.queries, pool.labels, distance=distance, ranks=False, **options)
+    curve = metrics.verify(pool.queries, pool.labels, distance=distance, world=World(), **options)
     if not (curve.positives and curve.negatives):
         return {}
     far, tar = (part.numpy() for part in curve.roc())
@@ -110,7 +112,7 @@ def compute_histogram(pool: PairPool, distance: Distance) -> dict[str, list[Any]
 
 def _compare(pool: PairPool, distance: Distance) -> Iterator[tuple[Tensor, Tensor]]:
     """Similarities or distances of pairs in row chunks, and which pairs are positive; each pair of one set once."""
-    comparison = prepare_rows(pool.queries, None if pool.same else pool.gallery, distance)
+    comparison = build_query_gallery(pool.queries, None if pool.same else pool.gallery, distance)
     columns = torch.arange(comparison.size)
     for start in range(0, pool.queries.shape[0], _CHUNK_ROWS):
         x = comparison.queries[start : start + _CHUNK_ROWS]
@@ -122,7 +124,7 @@ def _compare(pool: PairPool, distance: Distance) -> Iterator[tuple[Tensor, Tenso
         if pool.same:
             once = columns > torch.arange(start, start + x.shape[0])[:, None]
             scores, positive = scores[once], positive[once]
-        yield comparison.values(scores.flatten()), positive.flatten()
+        yield comparison.convert_scores(scores.flatten()), positive.flatten()
 
 
 def _thin_out(x: Array, y: Array, grid: Array) -> dict[str, list[float | None]]:

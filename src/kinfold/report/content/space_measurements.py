@@ -9,7 +9,9 @@ from torch import Tensor
 
 from kinfold import metrics
 from kinfold.data import Dataset
-from kinfold.metrics._ranking.query_gallery import Distance, prepare_rows
+from kinfold.distributed import World
+from kinfold.metrics import Distance
+from kinfold.metrics._ranking.query_gallery import build_query_gallery
 from kinfold.report.content.json_values import round_number, round_numbers
 from kinfold.report.content.map_layout import compute_layout, sample_items
 from kinfold.report.content.pair_curves import PairPool, compute_histogram, compute_pair_curves
@@ -44,7 +46,7 @@ def measure_space(rows: Tensor, data: Dataset, distance: Distance, points: int) 
     gallery_items = gallery.nonzero().squeeze(1)
     if rows.shape[0] < 2 or gallery_items.shape[0] < 2:
         raise ValueError(f"{data.name} has too few items to compare: {rows.shape[0]}")
-    prepared = prepare_rows(rows, None, distance).queries  # raises if a row is not finite
+    prepared = build_query_gallery(rows, None, distance).queries  # raises if a row is not finite
     gallery_positions = torch.full((rows.shape[0],), -1)
     gallery_positions[gallery_items] = torch.arange(gallery_items.shape[0])  # an item is not its own neighbor
     scores, near = metrics.neighbors(rows, rows[gallery_items], NEIGHBORS, distance, exclude=gallery_positions)
@@ -89,13 +91,15 @@ def _evaluate_queries(
     ranks = [k for k in RANKS if k <= int(gallery.sum()) - same]
     against: dict[str, Any] = {} if same else {"gallery": rows[gallery], "gallery_labels": data.labels[gallery]}
     names = [*(f"recall@{k}" for k in ranks), _QUERY_METRIC]
-    result = metrics.examine(rows[query], data.labels[query], metrics=names, distance=distance, ranks=False, **against)
+    result = metrics.examine(
+        rows[query], data.labels[query], metrics=names, distance=distance, world=World(), **against
+    )
     return {k: result.values[f"recall@{k}"] for k in ranks}, result.per_query[_QUERY_METRIC]
 
 
 def _evaluate_diagnostics(rows: Tensor, labels: Tensor) -> dict[str, float]:
     names = [name for name in DIAGNOSTICS if name != "rho@2" or min(rows.shape) > 1]
-    return metrics.evaluate(rows, labels, metrics=names, distance="dot", ranks=False)
+    return metrics.evaluate(rows, labels, metrics=names, distance="dot", world=World())
 
 
 def _describe_recalls(recalls: dict[int, float]) -> dict[str, dict[str, Any]]:

@@ -9,8 +9,8 @@ RETRIEVAL = [
 ]
 
 
-def make(kind, n=260, d=12, classes=20, seed=0, dtype=torch.float32):
-    """(embeddings (n, d), labels (n,) numpy) of one kind."""
+def make_embeddings(kind, n=260, d=12, classes=20, seed=0, dtype=torch.float32):
+    """Return embeddings (n, d) and labels (n,), a NumPy array, of one kind."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, n)
     x = rng.normal(size=(n, d))
@@ -21,7 +21,7 @@ def make(kind, n=260, d=12, classes=20, seed=0, dtype=torch.float32):
     elif kind == "tied":
         x = rng.integers(-1, 2, size=(n, d)).astype(float)
     elif kind == "near-ties":
-        # pairs of directions that differ by less than float32 products can tell
+        # pairs of directions that differ by less than the error of float32 products
         x = np.repeat(rng.normal(size=(n // 10 + 1, d)), 10, axis=0)[:n]
         x = x / np.linalg.norm(x, axis=1, keepdims=True) + rng.normal(size=(n, d)) * 2e-8
     elif kind == "collapsed":

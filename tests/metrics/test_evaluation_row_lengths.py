@@ -21,7 +21,7 @@ from sklearn.metrics import (
 from sklearn.metrics.cluster import pair_confusion_matrix
 
 import kinfold
-from kinfold.metrics._ranking.query_gallery import normalize_rows
+from kinfold.metrics._ranking.rows import normalize_rows
 
 CLASSES, DIM, ROWS = 7, 10, 56
 LENGTHS = {  # what the rows of a kind are multiplied by; the numbers below 1e-300 and 1e-38 are subnormal
@@ -64,10 +64,10 @@ def draw(mixture, dtype, seed):
     rows = rng.normal(size=(CLASSES, DIM))[labels] + 0.6 * rng.normal(size=(ROWS, DIM))
     directions = normalized(rows)
     kinds = mixture.split()
-    for place, i in enumerate(rng.permutation(ROWS)):
-        kind = kinds[place % 6] if place % 6 < len(kinds) else kinds[0]
+    for position, i in enumerate(rng.permutation(ROWS)):
+        kind = kinds[position % 6] if position % 6 < len(kinds) else kinds[0]
         if kind.startswith("one-"):
-            kind = kind[4:] if place == 1 else kinds[0]
+            kind = kind[4:] if position == 1 else kinds[0]
         if kind == "unit":
             rows[i] = directions[i]
         elif kind == "zero":
@@ -79,8 +79,10 @@ def draw(mixture, dtype, seed):
 
 @cache
 def problem(mixture, dtype):
-    """Drawn until no order hangs on the rounding of a row: scores that differ, differ by more than that, and so do the
-    distances of a row from its two nearest centers."""
+    """Draw until no order depends on the rounding of a row.
+
+    Scores that differ, differ by more than that, and so do the distances of a row from its two nearest centers.
+    """
     for seed in range(100):
         rows, labels, coarse = draw(mixture, dtype, seed)
         unit = normalized(rows)
@@ -94,11 +96,11 @@ def problem(mixture, dtype):
 
 def orders(scores, same):
     """Of each query all gallery indices, closest first, equal scores by index, without the query itself."""
-    found = []
+    values = []
     for i, row in enumerate(scores):
         order = sorted(range(len(row)), key=lambda j: (-row[j], j))
-        found.append(np.array([j for j in order if not (same and j == i)]))
-    return found
+        values.append(np.array([j for j in order if not (same and j == i)]))
+    return values
 
 
 def retrieval_reference(scores, labels, gallery_labels, same):
@@ -158,7 +160,7 @@ def space_reference(unit, labels):
     means = normalized(np.stack([m.sum(axis=0) for m in members]))
     between = [1 - a @ b for p, a in enumerate(means) for b in means[:p]]
     spectrum = np.linalg.svd(unit, compute_uv=False)
-    found = {
+    values = {
         "uniformity": math.log(np.mean([math.exp(-2 * d) for d in squared.values()])),
         "alignment": np.mean(within),
         "intra": np.mean(inside),
@@ -167,8 +169,8 @@ def space_reference(unit, labels):
     }
     for k in NUMBERS["k"]:
         share = spectrum[int(k) - 1 :] / spectrum[int(k) - 1 :].sum()
-        found[f"rho@{k}"] = np.mean(np.log(1 / len(share) / share))
-    return found
+        values[f"rho@{k}"] = np.mean(np.log(1 / len(share) / share))
+    return values
 
 
 def pair_reference(scores, positive):
@@ -178,12 +180,12 @@ def pair_reference(scores, positive):
     crossing = int(np.argmax(fpr >= 1 - tpr))
     low, high = crossing - 1, crossing
     share = (1 - tpr[low] - fpr[low]) / (fpr[high] - fpr[low] + tpr[high] - tpr[low])
-    found = {
+    values = {
         "roc-auc": roc_auc_score(positive, scores),
         "pr-auc": average_precision_score(positive, scores),
         "eer": fpr[low] + share * (fpr[high] - fpr[low]),
     }
-    return found | {f"tar@far={x}": tpr[fpr <= float(x)].max() for x in NUMBERS["x"]}
+    return values | {f"tar@far={x}": tpr[fpr <= float(x)].max() for x in NUMBERS["x"]}
 
 
 def split(mixture, dtype, same):
@@ -197,11 +199,11 @@ def reference(queries, gallery, same):
     (rows, labels, coarse), (others, gallery_labels) = queries, gallery
     unit, gallery_unit = normalized(rows), normalized(others)
     scores = unit @ gallery_unit.T
-    found = retrieval_reference(scores, labels, gallery_labels, same)
-    found |= cluster_reference(unit, labels, "") | cluster_reference(unit, coarse, "-coarse")
-    found |= space_reference(unit, labels)
+    values = retrieval_reference(scores, labels, gallery_labels, same)
+    values |= cluster_reference(unit, labels, "") | cluster_reference(unit, coarse, "-coarse")
+    values |= space_reference(unit, labels)
     counted = np.tril(np.ones_like(scores, dtype=bool), -1) if same else np.ones_like(scores, dtype=bool)
-    return found | pair_reference(scores[counted], (labels[:, None] == gallery_labels)[counted])
+    return values | pair_reference(scores[counted], (labels[:, None] == gallery_labels)[counted])
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one set", "gallery"])
@@ -210,11 +212,11 @@ def reference(queries, gallery, same):
 def test_every_metric_equals_numpy(mixture, dtype, same):
     queries, gallery = split(mixture, dtype, same)
     (rows, labels, coarse), others = queries, () if same else gallery
-    found = kinfold.metrics.evaluate(rows, labels, *others, metrics=NAMES, coarse_labels=coarse)
+    values = kinfold.metrics.evaluate(rows, labels, *others, metrics=NAMES, coarse_labels=coarse)
     expected = reference(queries, gallery, same)
-    assert set(found) == set(expected), "the reference must know every registered metric"
-    for name, value in found.items():
-        # pairs of almost one score may be ordered by the rounding of rows; what hangs on ranks is unambiguous
+    assert set(values) == set(expected), "the reference must know every registered metric"
+    for name, value in values.items():
+        # pairs of almost one score may be ordered by the rounding of rows; metrics of ranks are unambiguous
         close = 2e-4 if name in ("roc-auc", "pr-auc", "eer") else 1e-5 if name in SPACE else 1e-12
         assert value == pytest.approx(expected[name], abs=close), name
 
@@ -226,20 +228,20 @@ def test_neighbors_and_curves_equal_numpy(mixture, dtype, same):
     (rows, labels, _), (others, gallery_labels) = split(mixture, dtype, same)
     scores = normalized(rows) @ normalized(others).T
     order = orders(scores, same)
-    values, indices = kinfold.metrics.neighbors(rows, None if same else others, k=30)
+    similarities, indices = kinfold.metrics.neighbors(rows, None if same else others, k=30)
     expected = np.stack([entry[:30] for entry in order])
     assert np.array_equal(indices.numpy(), expected)
     close = 1e-6 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(values.numpy(), np.take_along_axis(scores, expected, axis=1), rtol=0, atol=close)
-    assert values.max() < 1 + close
+    np.testing.assert_allclose(similarities.numpy(), np.take_along_axis(scores, expected, axis=1), rtol=0, atol=close)
+    assert similarities.max() < 1 + close
 
-    given = () if same else (others, gallery_labels)
-    curve = kinfold.metrics.verify(rows, labels, *given)
+    gallery = () if same else (others, gallery_labels)
+    curve = kinfold.metrics.verify(rows, labels, *gallery)
     positive = labels[:, None] == gallery_labels
     counted = np.tril(np.ones_like(positive), -1) if same else np.ones_like(positive)
     assert (curve.positives, curve.negatives) == (positive[counted].sum(), (~positive)[counted].sum())
-    assert float(curve.threshold[0]) == pytest.approx(scores[counted & positive].max(), abs=1e-6)
-    curves = kinfold.metrics.query_curves(rows, labels, *given)
+    assert float(curve.thresholds[0]) == pytest.approx(scores[counted & positive].max(), abs=1e-6)
+    curves = kinfold.metrics.query_curves(rows, labels, *gallery)
     areas = []
     for i, entry in enumerate(order):
         relevant = positive[i, entry]  # in the order of their ranks
@@ -249,14 +251,14 @@ def test_neighbors_and_curves_equal_numpy(mixture, dtype, same):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_row_is_normalized_as_if_it_were_alone(dtype):
+def test_a_row_is_normalized_independently_of_other_rows(dtype):
     rows = torch.from_numpy(problem("unit raw zero tiny huge", dtype)[0])
     together = normalize_rows(rows)
     assert torch.equal(together, torch.cat([normalize_rows(row[None]) for row in rows]))
     assert torch.equal(together, normalize_rows(rows.T.contiguous().T))
     close = 4 * np.finfo(dtype).eps
     np.testing.assert_allclose(together.numpy(), normalized(rows.numpy()), rtol=0, atol=close)
-    assert torch.equal(together, normalize_rows(together)), "doing it twice changes nothing"
+    assert torch.equal(together, normalize_rows(together)), "normalizing twice changes nothing"
 
 
 @pytest.mark.parametrize("distance", ["dot", "euclidean"])
@@ -271,11 +273,11 @@ def test_short_rows_beside_long_ones_keep_their_order(lengths, distance):
         scores = left @ wide.T if distance == "dot" else -(((left[:, None] - wide) ** 2).sum(axis=2))
         _, indices = kinfold.metrics.neighbors(queries, rows, k=20, distance=distance)
         assert np.array_equal(indices.numpy(), np.stack(orders(scores, same=False))[:, :20])
-        found = kinfold.metrics.evaluate(
+        values = kinfold.metrics.evaluate(
             queries, np.arange(len(queries)) % 4, rows, np.arange(48) % 4, metrics=["map"], distance=distance
         )
         expected = retrieval_reference(scores, np.arange(len(queries)) % 4, np.arange(48) % 4, False)
-        assert found["map"] == pytest.approx(expected["map"], abs=1e-12)
+        assert values["map"] == pytest.approx(expected["map"], abs=1e-12)
 
 
 @pytest.mark.parametrize("distance", ["dot", "euclidean"])
@@ -288,7 +290,7 @@ def test_queries_far_shorter_than_the_gallery_are_ranked_by_their_scores(length,
     left, right, labels = queries.astype(np.float64), rows.astype(np.float64), np.arange(240) % 12
     scores = left @ right.T if distance == "dot" else -(((left[:, None] - right) ** 2).sum(axis=2))
     expected = retrieval_reference(scores, labels[:40], labels, False)
-    found = kinfold.metrics.evaluate(queries, labels[:40], rows, labels, metrics=["map", "map@r"], distance=distance)
-    assert found == pytest.approx({name: expected[name] for name in found}, abs=1e-12)
+    values = kinfold.metrics.evaluate(queries, labels[:40], rows, labels, metrics=["map", "map@r"], distance=distance)
+    assert values == pytest.approx({name: expected[name] for name in values}, abs=1e-12)
     _, indices = kinfold.metrics.neighbors(queries, rows, k=20, distance=distance)
     assert np.array_equal(indices.numpy(), np.stack(orders(scores, same=False))[:, :20])
