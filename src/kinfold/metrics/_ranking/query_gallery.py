@@ -16,6 +16,8 @@ from kinfold.metrics._ranking import tuning
 from kinfold.metrics._ranking.rows import check_rows, gather_row_pairs, normalize_rows
 
 Distance: TypeAlias = Literal["cosine", "dot", "euclidean"]
+"""How two embeddings are compared."""
+
 DISTANCES = ("cosine", "dot", "euclidean")
 
 
