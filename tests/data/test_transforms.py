@@ -59,7 +59,7 @@ def test_random_crop_reaches_every_place():
 def test_random_resized_crop_stays_in_its_ranges():
     crop = RandomResizedCrop(8, scale=(0.16, 0.5), ratio=(0.75, 1.33))
     width, height = 400, 300
-    boxes = [crop.box(width, height, generator(seed)) for seed in range(300)]
+    boxes = [crop.draw_box(width, height, generator(seed)) for seed in range(300)]
     for left, upper, right, lower in boxes:
         assert 0 <= left < right <= width
         assert 0 <= upper < lower <= height
@@ -76,8 +76,8 @@ def test_random_resized_crop_stays_in_its_ranges():
 
 def test_random_resized_crop_falls_back_to_the_middle_of_a_narrow_image():
     crop = RandomResizedCrop(8, scale=(1, 1))
-    assert crop.box(400, 100, generator()) == (133, 0, 266, 100)
-    assert crop.box(100, 400, generator()) == (0, 133, 100, 266)
+    assert crop.draw_box(400, 100, generator()) == (133, 0, 266, 100)
+    assert crop.draw_box(100, 400, generator()) == (0, 133, 100, 266)
 
 
 def test_flips_happen_as_often_as_asked():

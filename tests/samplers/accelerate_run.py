@@ -14,8 +14,8 @@ LABELS = torch.arange(40) // 5
 EPOCHS = 3
 
 
-def loader(**place):
-    sampler = kinfold.samplers.create("spc", LABELS, batch_size=16, per_class=4, seed=3, **place)
+def loader(**process):
+    sampler = kinfold.samplers.create("spc", LABELS, batch_size=16, per_class=4, seed=3, **process)
     return DataLoader(torch.arange(40), batch_sampler=sampler)
 
 
@@ -28,8 +28,8 @@ def resumed(accelerator, folder):
     first = loader(rank=0, ranks=1)
     prepared = accelerator.prepare(first)
     accelerator.register_for_checkpointing(first.batch_sampler)
-    given = [[batch.tolist() for batch in prepared]]
-    given.append([next(iter(prepared)).tolist()])
+    epochs = [[batch.tolist() for batch in prepared]]
+    epochs.append([next(iter(prepared)).tolist()])
     accelerator.save_state(folder)
     accelerator.wait_for_everyone()
     accelerator._custom_objects.clear()
@@ -38,9 +38,9 @@ def resumed(accelerator, folder):
     accelerator.register_for_checkpointing(second.batch_sampler)
     accelerator.load_state(folder)
     prepared.set_epoch(second.batch_sampler.epoch)
-    given[1] += [batch.tolist() for batch in prepared][1:]
-    given.append([batch.tolist() for batch in prepared])
-    return given
+    epochs[1] += [batch.tolist() for batch in prepared][1:]
+    epochs.append([batch.tolist() for batch in prepared])
+    return epochs
 
 
 def refusal(accelerator):

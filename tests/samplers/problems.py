@@ -1,4 +1,4 @@
-"""Labels with classes of given sizes, and samplers that are ready to be iterated."""
+"""Labels with chosen class sizes, and samplers that are ready to be iterated."""
 
 import torch
 
@@ -6,12 +6,12 @@ import kinfold
 from tests.problems import generator
 
 NAMES = kinfold.list("samplers")
-BANKED = ["ddm", "gc", "frd"]
-GROUPED = ["spc", *BANKED]
+EMBEDDING_SAMPLERS = ["ddm", "gc", "frd"]
+PER_CLASS_SAMPLERS = ["spc", *EMBEDDING_SAMPLERS]
 
 
 def labels_of(sizes, seed=0):
-    """Labels 0, 1, .. in random order, label c so often as sizes[c]."""
+    """Labels 0, 1, .. in random order, label c exactly sizes[c] times."""
     labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     return labels[torch.randperm(len(labels), generator=generator(seed))]
 
@@ -21,10 +21,10 @@ def embeddings_of(count, dim=3, seed=0):
 
 
 def make(name, labels, *, dim=3, **options):
-    """A sampler of any name; options that it does not have are left out, and a memory bank is filled."""
+    """Create a sampler with an embedding of every item; options that it does not have are left out."""
     target = kinfold.registry.resolve("samplers", name)
-    known = target.__init__.__annotations__
-    sampler = kinfold.samplers.create(name, labels, **{k: v for k, v in options.items() if k in known})
+    accepted = target.__init__.__annotations__
+    sampler = kinfold.samplers.create(name, labels, **{k: v for k, v in options.items() if k in accepted})
     sampler.update(torch.arange(len(labels)), embeddings_of(len(labels), dim))
     return sampler
 

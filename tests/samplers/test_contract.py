@@ -11,17 +11,25 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import kinfold
 from kinfold.samplers import Sampler
-from tests.samplers.problems import BANKED, GROUPED, NAMES, embeddings_of, epoch_of, labels_of, make
+from tests.samplers.problems import (
+    EMBEDDING_SAMPLERS,
+    NAMES,
+    PER_CLASS_SAMPLERS,
+    embeddings_of,
+    epoch_of,
+    labels_of,
+    make,
+)
 
 LABELS = labels_of([4, 3, 5, 6, 1, 2, 4, 4])
 OPTIONS = {"batch_size": 8, "per_class": 2, "pool": 16, "candidates": 3}
 every = pytest.mark.parametrize("name", NAMES)
-banked = pytest.mark.parametrize("name", BANKED)
-grouped = pytest.mark.parametrize("name", GROUPED)
+needs_embeddings = pytest.mark.parametrize("name", EMBEDDING_SAMPLERS)
+per_class = pytest.mark.parametrize("name", PER_CLASS_SAMPLERS)
 
 
-def says(*words):
-    return pytest.raises(ValueError, match=".*".join(re.escape(word) for word in words))
+def raises(*parts):
+    return pytest.raises(ValueError, match=".*".join(re.escape(part) for part in parts))
 
 
 @every
@@ -61,7 +69,7 @@ def test_set_epoch_fixes_the_next_iteration_and_later_ones_count_on(name):
 
 @every
 def test_an_epoch_begins_with_its_first_batch_not_with_the_iterator(name):
-    """Lightning makes the first iterator of a resumed training before it calls set_epoch."""
+    """Lightning creates the first iterator of a resumed training before it calls set_epoch."""
     sampler = make(name, LABELS, **OPTIONS)
     batches = iter(sampler)
     sampler.set_epoch(5)
@@ -103,42 +111,42 @@ def test_the_global_random_state_is_neither_used_nor_changed(name):
     assert epoch_of(make(name, LABELS, **OPTIONS)) == first
 
 
-def another(sampler, name):
+def restore(sampler, name):
     """A new sampler with the state of this one, as if read from a file."""
-    known = {key: value for key, value in OPTIONS.items() if key in type(sampler).__init__.__annotations__}
-    other = kinfold.samplers.create(name, LABELS, **known)
+    accepted = {key: value for key, value in OPTIONS.items() if key in type(sampler).__init__.__annotations__}
+    other = kinfold.samplers.create(name, LABELS, **accepted)
     other.load_state_dict(pickle.loads(pickle.dumps(sampler.state_dict())))
     return other
 
 
 @every
-def test_the_state_of_an_epoch_under_way_comes_back(name):
+def test_the_state_of_an_unfinished_epoch_is_restored(name):
     sampler = make(name, LABELS, **OPTIONS)
     sampler.set_epoch(3)
     batches = iter(sampler)
-    given = [next(batches), next(batches)]
+    batches_so_far = [next(batches), next(batches)]
     sampler.update(torch.tensor([0, 5]), torch.ones(2, 3, dtype=torch.float64))
-    other = another(sampler, name)
-    given += list(batches)
+    other = restore(sampler, name)
+    batches_so_far += list(batches)
     assert other.epoch == sampler.epoch == 3
-    assert list(other) == given, "the epoch under way keeps its batches, from the first one on"
+    assert list(other) == batches_so_far, "the unfinished epoch keeps its batches, from the first one on"
     assert list(other) == list(sampler), "and the next one is the same too"
 
 
 @every
-def test_the_state_of_a_finished_epoch_goes_on_with_the_next(name):
+def test_the_state_of_a_finished_epoch_continues_with_the_next(name):
     sampler = make(name, LABELS, **OPTIONS)
     sampler.set_epoch(3)
     batches = list(sampler)
     sampler.update(torch.tensor([0, 5]), torch.ones(2, 3, dtype=torch.float64))
-    other, again = another(sampler, name), another(sampler, name)
+    other, again = restore(sampler, name), restore(sampler, name)
     assert list(other) == list(sampler) == epoch_of(other, 4)
     again.set_epoch(3)
     assert list(again) == batches, "an epoch that a loader has read to its end before training can be repeated"
 
 
 @every
-def test_a_state_without_the_mark_of_a_finished_epoch_is_of_one_under_way(name):
+def test_a_state_without_the_key_finished_is_of_an_unfinished_epoch(name):
     """kinfold 0.1.0 wrote such states."""
     sampler = make(name, LABELS, **OPTIONS)
     batches = epoch_of(sampler, 2)
@@ -178,15 +186,15 @@ def test_the_number_of_batches_can_be_set(name):
     assert len(epoch_of(make(name, LABELS, **OPTIONS, batches=11))) == 11
 
 
-def process_group(monkeypatch, rank, ranks):
+def process_group(monkeypatch, rank, world_size):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: ranks)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world_size)
 
 
 @every
-def test_ranks_come_from_the_process_group_when_an_epoch_begins(name, monkeypatch):
-    sampler = make(name, LABELS, **OPTIONS)  # made before the process group
+def test_the_rank_is_read_from_the_process_group_when_an_epoch_begins(name, monkeypatch):
+    sampler = make(name, LABELS, **OPTIONS)  # created before the process group
     alone = make(name, LABELS, **OPTIONS, rank=0, ranks=1)
     assert (sampler.rank, sampler.ranks) == (0, 1)
     process_group(monkeypatch, 1, 2)
@@ -198,31 +206,31 @@ def test_ranks_come_from_the_process_group_when_an_epoch_begins(name, monkeypatc
 
 
 @every
-def test_more_ranks_than_items_of_a_batch_are_explained_when_an_epoch_begins(name, monkeypatch):
+def test_more_processes_than_items_of_a_batch_are_explained_when_an_epoch_begins(name, monkeypatch):
     sampler = make(name, LABELS, **OPTIONS)
     process_group(monkeypatch, 0, 9)
-    with says("batch_size=8", "9", "raise it"):
+    with raises("batch_size=8", "9", "raise it"):
         next(iter(sampler))
 
 
-def test_libraries_find_set_epoch_and_may_not_share_out_parts_of_batches(monkeypatch):
-    """Lightning and accelerate look for `sampler`; who asks for `drop_last` is about to share out the batches."""
+def test_libraries_find_set_epoch_and_may_not_distribute_parts_of_batches(monkeypatch):
+    """Lightning and accelerate look for `sampler`; who reads `drop_last` is about to distribute the batches."""
     sampler = make("spc", LABELS, **OPTIONS)
     assert sampler.sampler is sampler
     assert not hasattr(sampler, "drop_last")
     process_group(monkeypatch, 1, 2)
-    with says("already gives each of the 2 processes its part", "rank=0, ranks=1", "use_distributed_sampler=False"):
+    with raises("already gives each of the 2 processes its part", "rank=0, ranks=1", "use_distributed_sampler=False"):
         sampler.drop_last  # noqa: B018
     assert not hasattr(make("spc", LABELS, **OPTIONS, rank=0, ranks=1), "drop_last")
 
 
 @every
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("invalid", "parts"),
     [
         ({"batch_size": 0}, ["batch_size", "at least", "0"]),
-        ({"batch_size": 8.0}, ["batch_size", "whole number", "8.0"]),
-        ({"batch_size": True}, ["batch_size", "whole number", "True"]),
+        ({"batch_size": 8.0}, ["batch_size", "integer", "8.0"]),
+        ({"batch_size": True}, ["batch_size", "integer", "True"]),
         ({"batches": 0}, ["batches", "at least 1"]),
         ({"seed": -1}, ["seed", "at least 0", "-1"]),
         ({"rank": 0}, ["rank and ranks together"]),
@@ -231,95 +239,95 @@ def test_libraries_find_set_epoch_and_may_not_share_out_parts_of_batches(monkeyp
         ({"rank": 0, "ranks": 9}, ["batch_size=8", "9", "raise it"]),
     ],
 )
-def test_wrong_options_are_explained(name, wrong, words):
-    with says(*words):
-        make(name, LABELS, **{**OPTIONS, **wrong})
+def test_invalid_options_are_explained(name, invalid, parts):
+    with raises(*parts):
+        make(name, LABELS, **{**OPTIONS, **invalid})
 
 
 @every
-def test_wrong_labels_and_epochs_are_explained(name):
-    with says("labels are empty"):
+def test_invalid_labels_and_epochs_are_explained(name):
+    with raises("labels are empty"):
         make(name, [], **OPTIONS)
-    with says("labels must be integers or strings"):
+    with raises("labels must be integers or strings"):
         make(name, torch.rand(8), **OPTIONS)
-    with says("epoch", "at least 0", "-1"):
+    with raises("epoch", "at least 0", "-1"):
         make(name, LABELS, **OPTIONS).set_epoch(-1)
-    with says("the state of this sampler has epoch"):
+    with raises("the state of this sampler has epoch"):
         make(name, LABELS, **OPTIONS).load_state_dict({"step": 1})
 
 
 @every
 def test_unknown_options_are_named(name):
-    with says(f"{name!r} has no option 'batchsize'", "batch_size"):
+    with raises(f"{name!r} has no option 'batchsize'", "batch_size"):
         kinfold.samplers.create(name, LABELS, batchsize=8)
-    with says("needs the option batch_size"):
+    with raises("needs the option batch_size"):
         kinfold.samplers.create(name, LABELS)
 
 
-@grouped
+@per_class
 def test_per_class_must_divide_the_batch(name):
-    with says("per_class=3 does not divide batch_size=8", "batch_size=6 or 9"):
+    with raises("per_class=3 does not divide batch_size=8", "batch_size=6 or 9"):
         make(name, LABELS, **{**OPTIONS, "per_class": 3})
-    with says("per_class=9 does not divide batch_size=8", "batch_size=9"):
+    with raises("per_class=9 does not divide batch_size=8", "batch_size=9"):
         make(name, LABELS, **{**OPTIONS, "per_class": 9})
 
 
-@grouped
+@per_class
 def test_too_few_classes_are_explained(name):
-    with says("needs 9 classes, the labels have 8", "at most 16"):
+    with raises("needs 9 classes, the labels have 8", "at most 16"):
         make(name, LABELS, **{**OPTIONS, "batch_size": 18, "pool": 20})
-    with says("needs 4 classes, the labels have 2 with at least 5 items", "at most 10", "replacement='study'"):
+    with raises("needs 4 classes, the labels have 2 with at least 5 items", "at most 10", "replacement='study'"):
         make(name, LABELS, batch_size=20, per_class=5, replacement="never")
-    with says("replacement must be one of", "'always'"):
+    with raises("replacement must be one of", "'always'"):
         make(name, LABELS, **OPTIONS, replacement="always")
-    with says("replacement", "did you mean 'never'"):
+    with raises("replacement", "did you mean 'never'"):
         make(name, LABELS, **OPTIONS, replacement="nver")
 
 
-def test_random_and_spc_r_say_what_they_cannot_do():
-    with says("batch_size=99 is more than the 29 items", "at most 29"):
+def test_random_and_spc_r_explain_invalid_options():
+    with raises("batch_size=99 is more than the 29 items", "at most 29"):
         make("random", LABELS, batch_size=99)
-    with says("batch_size", "at least 2", "1"):
+    with raises("batch_size", "at least 2", "1"):
         make("spc-r", LABELS, batch_size=1)
-    with says("replacement must be one of 'when-needed', 'study'", "'never'"):
+    with raises("replacement must be one of 'when-needed', 'study'", "'never'"):
         make("spc-r", LABELS, batch_size=4, replacement="never")
 
 
-@banked
+@needs_embeddings
 def test_a_pool_smaller_than_the_batch_is_an_error(name):
-    with says("pool=4 is smaller than batch_size=8", "512"):
+    with raises("pool=4 is smaller than batch_size=8", "512"):
         make(name, LABELS, **{**OPTIONS, "pool": 4})
 
 
-def test_other_wrong_numbers_of_the_memory_bank_samplers():
-    with says("bins", "at least 1"):
+def test_invalid_numbers_of_samplers_that_need_embeddings():
+    with raises("bins", "at least 1"):
         make("ddm", LABELS, **OPTIONS, bins=0)
-    with says("candidates", "at least 1"):
+    with raises("candidates", "at least 1"):
         make("frd", LABELS, **{**OPTIONS, "candidates": 0})
-    with says("soften", "[0, 1)", "1.5"):
+    with raises("soften", "[0, 1)", "1.5"):
         make("gc", LABELS, **OPTIONS, soften=1.5)
 
 
 def bare(name, labels=LABELS):
-    known = kinfold.registry.resolve("samplers", name).__init__.__annotations__
-    return kinfold.samplers.create(name, labels, **{k: v for k, v in OPTIONS.items() if k in known})
+    accepted = kinfold.registry.resolve("samplers", name).__init__.__annotations__
+    return kinfold.samplers.create(name, labels, **{k: v for k, v in OPTIONS.items() if k in accepted})
 
 
 @every
-def test_who_needs_embeddings_says_so(name):
+def test_samplers_say_whether_they_need_embeddings(name):
     sampler = bare(name)
-    assert sampler.needs_embeddings == (not sampler.ready) == (name in BANKED)
+    assert sampler.needs_embeddings == (not sampler.ready) == (name in EMBEDDING_SAMPLERS)
     make(name, LABELS, **OPTIONS).set_epoch(0)
 
 
-@banked
+@needs_embeddings
 def test_batches_before_the_first_full_pass_are_an_error(name):
     sampler = bare(name)
     sampler.set_epoch(0)
-    with says("29 of 29 items are not known", "sampler.update(indices, embeddings)"):
+    with raises("29 of 29 items are not known", "sampler.update(indices, embeddings)"):
         list(sampler)
     sampler.update(torch.arange(20), embeddings_of(20))
-    with says("9 of 29 items"):
+    with raises("9 of 29 items"):
         list(sampler)
     sampler.update(torch.arange(20, 29), embeddings_of(9))
     assert sampler.ready
@@ -327,49 +335,49 @@ def test_batches_before_the_first_full_pass_are_an_error(name):
     assert sampler.epoch == 0, "iterations that could not begin do not count"
 
 
-@banked
+@needs_embeddings
 def test_batches_are_chosen_when_the_epoch_begins(name):
     sampler, still = (make(name, labels_of([6] * 12), batch_size=8, pool=24) for _ in range(2))
     batches = iter(sampler)
-    given = [next(batches)]
+    batches_so_far = [next(batches)]
     sampler.update(torch.arange(72), embeddings_of(72, seed=9))
-    assert given + list(batches) == epoch_of(still, 0)
-    assert list(sampler) != epoch_of(still, 1), "the next epoch knows the new embeddings"
+    assert batches_so_far + list(batches) == epoch_of(still, 0)
+    assert list(sampler) != epoch_of(still, 1), "the next epoch uses the new embeddings"
 
 
-@banked
-def test_wrong_updates_are_explained(name):
+@needs_embeddings
+def test_invalid_updates_are_explained(name):
     sampler = make(name, LABELS, **OPTIONS)
-    with says("indices (B,) and embeddings (B, D)", "(2,)", "(3, 3)"):
+    with raises("indices (B,) and embeddings (B, D)", "(2,)", "(3, 3)"):
         sampler.update(torch.arange(2), torch.zeros(3, 3))
-    with says("0..28", "29"):
+    with raises("0..28", "29"):
         sampler.update(torch.tensor([29]), torch.zeros(1, 3))
-    with says("whole numbers", "float"):
+    with raises("integers", "float"):
         sampler.update(torch.tensor([1.0]), torch.zeros(1, 3))
-    with says("finite"):
+    with raises("finite"):
         sampler.update(torch.tensor([1]), torch.full((1, 3), torch.nan))
-    with says("holds 3 dimensions, got 4"):
+    with raises("holds 3 dimensions, got 4"):
         sampler.update(torch.tensor([1]), torch.zeros(1, 4))
-    with says("has 29 items, this one 5"):
+    with raises("has 29 items, this one 5"):
         other = kinfold.samplers.create(name, [0, 0, 1, 1, 1], batch_size=2)
         other.load_state_dict({**sampler.state_dict(), "planned": None})
     next(iter(sampler))
-    with says("saved batches have shape (3, 8)", "(5, 8)"):
+    with raises("saved batches have shape (3, 8)", "(5, 8)"):
         make(name, LABELS, **OPTIONS, batches=5).load_state_dict(sampler.state_dict())
 
 
-@banked
+@needs_embeddings
 def test_the_last_embedding_of_a_repeated_item_counts_and_no_graph_is_kept(name):
     sampler = make(name, LABELS, **OPTIONS)
     rows = torch.arange(6.0, requires_grad=True).view(2, 3)
     sampler.update(torch.tensor([4, 4]), rows)
-    kept = sampler.bank.read_all()
-    assert kept[4].tolist() == [3.0, 4.0, 5.0]
-    assert not kept.requires_grad
+    table = sampler.bank.read_all()
+    assert table[4].tolist() == [3.0, 4.0, 5.0]
+    assert not table.requires_grad
     sampler.update(torch.tensor([], dtype=torch.int64), torch.zeros(0, 3))
 
 
-@banked
+@needs_embeddings
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_half_precision_embeddings_are_kept_in_float32(name, dtype):
     sampler = bare(name)
@@ -378,7 +386,7 @@ def test_half_precision_embeddings_are_kept_in_float32(name, dtype):
     assert len(list(sampler)) == len(sampler)
 
 
-@banked
+@needs_embeddings
 def test_collapsed_embeddings_still_give_batches(name):
     sampler = bare(name)
     sampler.update(torch.arange(len(LABELS)), torch.ones(len(LABELS), 3))

@@ -1,6 +1,6 @@
-"""Glyphs, the embedded data set: characters as classes, typefaces as instances, drawn from the fonts of matplotlib.
+"""Glyphs, the built-in dataset: characters as classes, typefaces as instances, drawn with the fonts of matplotlib.
 
-Which faces, characters and classes there are, and which of them train, stands in `glyphs.json`: drawing never decides.
+The file `glyphs.json` lists the typefaces, characters, classes and splits.
 """
 
 import hashlib
@@ -26,57 +26,66 @@ Font = ImageFont.FreeTypeFont
 
 
 def glyphs(fonts: Path | str | None = None) -> Dataset:
-    """Characters in up to 22 typefaces, ink 255 on 0, 28 x 28 pixels; half of the classes train, the others test.
+    """Draw characters in up to 22 typefaces, white on black, 28 x 28 pixels; half of the classes train, half test.
 
-    `fonts` is the folder of the font files, by default that of the installed matplotlib. Drawing takes a few seconds;
-    the same process draws once.
+    Drawing takes a few seconds, once per process.
+
+    Args:
+        fonts: Folder of the font files; that of the installed matplotlib if left out.
+
+    Returns:
+        A dataset of uint8 images (28, 28).
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: A font is missing, or is not the one that the dataset was made with.
     """
-    folder = _fonts_of_matplotlib() if fonts is None else Path(fonts)
-    images, labels = _drawn(str(folder))
-    names, split = _names(), np.array([entry[2] for entry in _manifest()["classes"]])
+    folder = _find_matplotlib_fonts() if fonts is None else Path(fonts)
+    images, labels = _draw_all(str(folder))
+    names, split = _list_class_names(), np.array([entry[2] for entry in _read_manifest()["classes"]])
     return Dataset("glyphs", Rows(images), torch.from_numpy(labels), names, split[labels])
 
 
 def draw_character(font: Font, code: int) -> Array:
-    """One character, (28, 28) uint8, on a common baseline, so that a comma is not an apostrophe."""
+    """Draw one character, (28, 28) uint8, on a common baseline, which distinguishes a comma from an apostrophe."""
     page = Image.new("L", (SIZE, SIZE), 0)
     ImageDraw.Draw(page).text((SIZE / 2, _BASELINE), chr(code), fill=255, font=font, anchor="ms")
     return np.asarray(page)
 
 
 def open_font(path: Path) -> Font:
-    # the basic layout needs no other library, and draws the same with and without one
+    # the basic layout draws the same whether or not other layout libraries are installed
     return ImageFont.truetype(str(path), _EM, layout_engine=ImageFont.Layout.BASIC)
 
 
 @cache
-def _drawn(folder: str) -> tuple[Array, Array]:
-    manifest = _manifest()
+def _draw_all(folder: str) -> tuple[Array, Array]:
+    manifest = _read_manifest()
     images, labels = [], []
     for face, entry in enumerate(manifest["faces"]):
-        font = open_font(_checked(Path(folder) / entry["file"], entry["sha256"]))
-        for label, (codes, places, _) in enumerate(manifest["classes"]):
-            if places[face] != ".":
-                images.append(draw_character(font, codes[int(places[face])]))
+        font = open_font(_verify_font(Path(folder) / entry["file"], entry["sha256"]))
+        for label, (codes, choices, _) in enumerate(manifest["classes"]):
+            if choices[face] != ".":
+                images.append(draw_character(font, codes[int(choices[face])]))
                 labels.append(label)
     order = np.argsort(labels, kind="stable")
-    pictures = np.stack(images)[order]
-    pictures.setflags(write=False)
-    return pictures, np.array(labels, dtype=np.int64)[order]
+    stacked = np.stack(images)[order]
+    stacked.setflags(write=False)
+    return stacked, np.array(labels, dtype=np.int64)[order]
 
 
 @cache
-def _manifest() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(MANIFEST.read_text())
-    return found
+def _read_manifest() -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(MANIFEST.read_text())
+    return manifest
 
 
-def _names() -> tuple[str, ...]:
+def _list_class_names() -> tuple[str, ...]:
     """The first character of each class."""
-    return tuple(chr(codes[0]) for codes, _, _ in _manifest()["classes"])
+    return tuple(chr(codes[0]) for codes, _, _ in _read_manifest()["classes"])
 
 
-def _fonts_of_matplotlib() -> Path:
+def _find_matplotlib_fonts() -> Path:
     try:
         folder = files("matplotlib") / "mpl-data" / "fonts" / "ttf"
     except ModuleNotFoundError:
@@ -86,12 +95,12 @@ def _fonts_of_matplotlib() -> Path:
     return Path(str(folder))
 
 
-def _checked(path: Path, sha256: str) -> Path:
+def _verify_font(path: Path, sha256: str) -> Path:
     if not path.is_file():
-        raise ValueError(f"the font {path.name} is missing from {path.parent}: install matplotlib anew, or give fonts=")
+        raise ValueError(f"the font {path.name} is missing from {path.parent}: reinstall matplotlib, or give fonts=")
     if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
         raise ValueError(
-            f"the font {path} is not the one that the glyphs were chosen from (its sha256 differs), and would give "
-            "other pictures: install the matplotlib of constraints.txt, or give the folder of its fonts as fonts="
+            f"the font {path} is not the one that the glyphs were made with (its sha256 differs), and would give other "
+            "images: install the matplotlib of constraints.txt, or give the folder of its fonts as fonts="
         )
     return path

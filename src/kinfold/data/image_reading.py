@@ -1,4 +1,4 @@
-"""The one place that opens images: known formats only, regular files only, transparency drawn on a background."""
+"""Opening images: known formats only, regular files only, transparent pixels over a background color."""
 
 import io
 import os
@@ -19,7 +19,7 @@ Color = tuple[int, int, int]
 BACKGROUND = "white"
 # What Pillow may read. Its other decoders are never tried: the one of EPS files starts Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-# what Pillow's decoders raise for damaged files; a decompression bomb is one more reason not to read on
+# what Pillow's decoders raise for damaged files and decompression bombs
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -34,7 +34,7 @@ _DAMAGE = (
 
 
 class ImageError(ValueError):
-    """An image that cannot be read; the message names its row, its path and what is wrong with it."""
+    """An image cannot be read. The message gives its row, its path and the reason."""
 
 
 def open_image(source: Path | str | bytes, name: str | None = None) -> Image.Image:
@@ -42,55 +42,55 @@ def open_image(source: Path | str | bytes, name: str | None = None) -> Image.Ima
 
     Args:
         source: Path of a regular file, or the content of such a file.
-        name: What an error message calls the image. The path where left out.
+        name: Name of the image in error messages; its path if left out.
 
     Returns:
         The decoded image in the mode of the file; the first frame of an animation.
 
     Raises:
-        ImageError: Where the file is missing, is a pipe, a device or a folder, has another format than `FORMATS`, or
-            is damaged.
+        ImageError: The file is missing, is a pipe, a device or a folder, has a format that is not in `FORMATS`, or is
+            damaged.
     """
     if isinstance(source, bytes):
         return _decode(io.BytesIO(source), len(source), name or "the image")
     name = name or str(source)
     try:
-        with open(source, "rb", opener=_open_without_waiting) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
+        with open(source, "rb", opener=_open_nonblocking) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ImageError(f"{name} is not a regular file")
-            return _decode(file, about.st_size, name)
+            return _decode(file, status.st_size, name)
     except FileNotFoundError:
         raise ImageError(f"{name} is missing") from None
     except IsADirectoryError:
         raise ImageError(f"{name} is a folder, not an image") from None
-    except OSError as problem:
-        raise ImageError(f"{name} cannot be opened: {problem.strerror or problem}") from None
+    except OSError as error:
+        raise ImageError(f"{name} cannot be opened: {error.strerror or error}") from None
 
 
 def flatten(image: Image.Image, mode: Mode = "RGB", background: str = BACKGROUND) -> Image.Image:
-    """Draw an image of any mode on a background of one color, as 8-bit color ("RGB") or gray ("L").
+    """Convert an image of any mode to 8-bit color ("RGB") or gray ("L"), over a background of one color.
 
-    Colors under fully transparent pixels do not show: whoever saved the file did not see them either.
+    Colors of fully transparent pixels are ignored.
 
     >>> flatten(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
     (255, 255, 255)
     """
     image = _to_eight_bits(image)
-    layer = _transparent_layer(image)
+    layer = _convert_transparent(image)
     if layer is not None:
         image = Image.alpha_composite(Image.new("RGBA", image.size, (*parse_background(background), 255)), layer)
     return image if image.mode == mode else image.convert(mode)
 
 
 def is_transparent(image: Image.Image) -> bool:
-    """Whether any pixel lets the background through."""
-    return _transparent_layer(_to_eight_bits(image)) is not None
+    """Whether any pixel is not opaque."""
+    return _convert_transparent(_to_eight_bits(image)) is not None
 
 
 @lru_cache
 def parse_background(background: str) -> Color:
-    """Red, green and blue of a color such as "white", "black" or "#f0f0f0".
+    """Return red, green and blue of a color such as "white", "black" or "#f0f0f0".
 
     >>> parse_background("black"), parse_background("#ff8000")
     ((0, 0, 0), (255, 128, 0))
@@ -98,7 +98,7 @@ def parse_background(background: str) -> Color:
     try:
         if background.startswith("#") or background.lower() in ImageColor.colormap:
             color = ImageColor.getrgb(background)
-            if len(color) == 3:  # a fourth number is transparency
+            if len(color) == 3:  # a fourth number is opacity
                 return color
     except ValueError:  # no number after '#'
         pass
@@ -106,33 +106,33 @@ def parse_background(background: str) -> Color:
     raise ValueError(f"unknown background {background!r}{near}; give a name such as 'white', or '#rrggbb'")
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    # opening a pipe would wait for somebody to write into it
+def _open_nonblocking(path: str, flags: int) -> int:
+    # opening a pipe would wait until somebody writes into it
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _decode(file: BinaryIO, size: int, name: str) -> Image.Image:
     try:
         with Image.open(file, formats=FORMATS) as image:
-            deep = ";16" in str(image.tile)
+            is_16_bit = ";16" in str(image.tile)
             image.load()  # the pixels outlive the file
     except UnidentifiedImageError:
         if size == 0:
             raise ImageError(f"{name} has zero bytes") from None
         raise ImageError(f"{name} is not an image in one of the formats {', '.join(FORMATS)}") from None
-    except _DAMAGE as damage:
-        raise ImageError(f"{name} is corrupt: {damage}") from None
+    except _DAMAGE as error:
+        raise ImageError(f"{name} is corrupt: {error}") from None
     if image.mode == "F" or (image.mode == "I" and image.format not in ("PNG", "PPM")):
         raise ImageError(f"{name} has 32 bits per pixel, of which no range is known; save it with 8 or 16 bits")
     key = image.info.get("transparency")
-    if deep and image.mode == "RGB" and isinstance(key, tuple):
+    if is_16_bit and image.mode == "RGB" and isinstance(key, tuple):
         # Pillow keeps the upper 8 of 16 bits of a pixel, but all bits of the color that is transparent
         image.info["transparency"] = tuple(value >> 8 for value in key)
     return image
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """The upper 8 bits of 16; `Image.convert` would clip them to 255."""
+    """Keep the upper 8 of 16 bits; `Image.convert` would clip them to 255."""
     if not image.mode.startswith("I"):
         if image.mode == "F":
             raise ImageError("an image of floats has no known range; convert it to 8 or 16 bits")
@@ -147,8 +147,8 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     return gray
 
 
-def _transparent_layer(image: Image.Image) -> Image.Image | None:
-    """The image as RGBA where any pixel is not opaque, else None."""
+def _convert_transparent(image: Image.Image) -> Image.Image | None:
+    """Return the image as RGBA if any pixel is not opaque, else None."""
     keyed = image.mode in ("1", "L", "P", "RGB") and "transparency" in image.info
     palette = image.mode == "P" and image.palette is not None and image.palette.mode.endswith("A")
     if not (keyed or palette or image.mode in ("RGBA", "LA", "PA", "RGBa", "La")):

@@ -1,4 +1,4 @@
-"""From an item to pixels; a missing, empty or corrupt image is named with its row."""
+"""Decoding of items to images; errors name the row of a missing, empty or corrupt image."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,34 +23,44 @@ from kinfold.data.items import Array, Box, ImageBytes, ImageFile
 Errors = Literal["raise", "skip"]
 ImageItem = ImageFile | ImageBytes | Image.Image | Array
 Result = TypeVar("Result")
-BLOCK = 64
+SKIP_HINT = "errors='skip' (data.errors in a recipe) leaves such images out"
+_CHUNK = 64  # images that may wait in memory until they are used
 
 
 def decode(item: ImageItem, mode: Mode = "RGB", background: str = BACKGROUND) -> Image.Image:
-    """The picture of an item in colour ("RGB") or grey ("L"), cut to its box where it has one.
+    """Decode the image of an item, and crop it to its box if it has one.
 
-    Transparent pixels are drawn on `background`: a name such as "white", or "#rrggbb". Pixels are taken as stored: an
-    orientation in the EXIF header is not applied, as in the papers' pipelines.
+    Pixels are taken as they are stored: an orientation in the EXIF header is not applied, as in the papers' pipelines.
 
-    >>> decode(np.zeros((4, 6), dtype=np.uint8)).size
-    (6, 4)
+    Args:
+        item: An item of a dataset, a Pillow image, or a uint8 array (H, W) or (H, W, C).
+        mode: "RGB", or "L" for gray.
+        background: Color under transparent pixels, a name such as "white" or "#rrggbb".
+
+    Raises:
+        ImageError: The image cannot be read; the message names its row.
+        ValueError: `item` is an array of another type or shape, or the background is not a color.
+
+    Example:
+        >>> decode(np.zeros((4, 6), dtype=np.uint8)).size
+        (6, 4)
     """
-    return _cut(item, _flat(item, _stored(item), mode, background))
+    return _crop(item, _flatten(item, _open(item), mode, background))
 
 
 def decode_all(
     dataset: Dataset, workers: int = 2, mode: Mode = "RGB", background: str = BACKGROUND
 ) -> Iterator[Image.Image | ImageError]:
-    """Every picture in order, or the error in its place; threads help because decoding releases the interpreter."""
-    return _apply(dataset, lambda item: decode(item, mode, background), workers)
+    """Yield every image in order, or its error. Threads help, because decoding releases the interpreter lock."""
+    return _map_items(dataset, lambda item: decode(item, mode, background), workers)
 
 
 @dataclass(frozen=True)
 class ImageCheck:
-    """What decoding every image once has shown.
+    """The result of decoding every image once.
 
     Attributes:
-        broken: What is wrong, by position in the data set.
+        broken: Error messages of images that cannot be read, by position in the dataset.
         transparent: Positions of images with at least one pixel that is not opaque.
     """
 
@@ -59,10 +69,15 @@ class ImageCheck:
 
 
 def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
-    """Decode every image once and note which cannot be read, and which let a background through."""
+    """Decode every image once and list those that cannot be read and those with transparent pixels.
+
+    Args:
+        dataset: A dataset of images.
+        workers: Number of threads.
+    """
     broken: dict[int, str] = {}
     transparent: list[int] = []
-    for index, result in enumerate(_apply(dataset, _check, workers)):
+    for index, result in enumerate(_map_items(dataset, _check, workers)):
         if isinstance(result, ImageError):
             broken[index] = str(result)
         elif result:
@@ -70,18 +85,30 @@ def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
     return ImageCheck(broken, transparent)
 
 
-SKIP_HINT = "errors='skip' (data.errors in a recipe) leaves such images out"
-
-
 def find_broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
-    """Decode every image once; what is wrong, by position in the data set."""
+    """Decode every image once and return error messages by position in the dataset.
+
+    Args:
+        dataset: A dataset of images.
+        workers: Number of threads.
+    """
     return check_images(dataset, workers).broken
 
 
 def keep_readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) -> tuple[Dataset, dict[int, str]]:
-    """The data set without images that cannot be read, and what was wrong by position in the one given.
+    """Decode every image once and leave out those that cannot be read.
 
-    `errors="raise"` stops instead, with the first one named. Labels stay as they are (see `Dataset.where`).
+    Args:
+        dataset: A dataset of images.
+        errors: "raise" stops at the first image that cannot be read; "skip" leaves such images out.
+        workers: Number of threads.
+
+    Returns:
+        The readable part of the dataset, with labels as they are (see `Dataset.where`), and the error messages of the
+        others by position in `dataset`.
+
+    Raises:
+        ImageError: An image cannot be read and `errors` is "raise".
     """
     check_errors(errors)
     broken = find_broken_images(dataset, workers)
@@ -93,51 +120,51 @@ def keep_readable(dataset: Dataset, errors: Errors = "raise", workers: int = 2) 
 
 
 def check_errors(errors: str) -> None:
-    """Refuse a word that is neither raise nor skip."""
+    """Raise a ValueError unless `errors` is "raise" or "skip"."""
     if errors not in ("raise", "skip"):
         raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
 
 
-def _apply(dataset: Dataset, function: Callable[[ImageItem], Result], workers: int) -> Iterator[Result | ImageError]:
-    """The result for every item in order, or the error in its place."""
+def _map_items(
+    dataset: Dataset, function: Callable[[ImageItem], Result], workers: int
+) -> Iterator[Result | ImageError]:
+    """Yield the result for every item in order, or its error."""
 
-    def one(index: int) -> Result | ImageError:
+    def call(index: int) -> Result | ImageError:
         try:
             return function(dataset.items[index])
-        except ImageError as problem:
-            return problem
+        except ImageError as error:
+            return error
 
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        # in blocks, so that no more than a few pictures wait to be taken
-        for start in range(0, len(dataset), BLOCK):
-            yield from pool.map(one, range(start, min(start + BLOCK, len(dataset))))
+        for start in range(0, len(dataset), _CHUNK):
+            yield from pool.map(call, range(start, min(start + _CHUNK, len(dataset))))
 
 
 def _check(item: ImageItem) -> bool:
-    """Whether an image is transparent anywhere; an error where training could not use it."""
-    image = _stored(item)
-    _cut(item, _flat(item, image, "RGB", BACKGROUND))
+    """Whether an image has transparent pixels; raises an error if training could not use it."""
+    image = _open(item)
+    _crop(item, _flatten(item, image, "RGB", BACKGROUND))
     return is_transparent(image)
 
 
-def _flat(item: ImageItem, image: Image.Image, mode: Mode, background: str) -> Image.Image:
-    parse_background(background)  # its error is not one of the image
+def _flatten(item: ImageItem, image: Image.Image, mode: Mode, background: str) -> Image.Image:
+    parse_background(background)  # an error of the background must not count as one of the image
     try:
         return flatten(image, mode, background)
-    except ValueError as problem:  # a mode that Pillow cannot convert, or a range that is not known
+    except ValueError as error:  # a mode that Pillow cannot convert, or an unknown range of values
         if isinstance(item, ImageFile | ImageBytes):
-            raise ImageError(f"{item} cannot be used: {problem}") from None
+            raise ImageError(f"{item} cannot be used: {error}") from None
         raise
 
 
-def _cut(item: ImageItem, image: Image.Image) -> Image.Image:
-    """The part of the image inside its box, where it has one."""
+def _crop(item: ImageItem, image: Image.Image) -> Image.Image:
     box = item.box if isinstance(item, ImageFile | ImageBytes) else None
-    return image if box is None else image.crop(_inside(item, box, image.size))
+    return image if box is None else image.crop(_clip_box(item, box, image.size))
 
 
-def _stored(item: ImageItem) -> Image.Image:
-    """The decoded image of an item, in the mode that it was stored in."""
+def _open(item: ImageItem) -> Image.Image:
+    """Return the image of an item in the mode that it is stored in."""
     match item:
         case ImageFile():
             return open_image(item.path, str(item))
@@ -152,9 +179,9 @@ def _stored(item: ImageItem) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(item))
 
 
-def _inside(item: object, box: Box, size: tuple[int, int]) -> Box:
+def _clip_box(item: object, box: Box, size: tuple[int, int]) -> Box:
     left, upper, right, lower = box
-    cut = (max(0, left), max(0, upper), min(size[0], right), min(size[1], lower))
-    if cut[0] >= cut[2] or cut[1] >= cut[3]:
+    clipped = (max(0, left), max(0, upper), min(size[0], right), min(size[1], lower))
+    if clipped[0] >= clipped[2] or clipped[1] >= clipped[3]:
         raise ImageError(f"{item}: its box {box} lies outside the image of {size[0]} x {size[1]} pixels")
-    return cut
+    return clipped

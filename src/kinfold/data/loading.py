@@ -1,4 +1,4 @@
-"""Batches of a data set: decoded and augmented by worker processes while the network trains."""
+"""Batches of a dataset, decoded and augmented by worker processes while the network trains."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,13 @@ from kinfold.seeding import derive_generator
 
 
 class Batch(NamedTuple):
-    """images: (B, C, H, W), uint8 unless normalised, or features (B, d); labels and indices: int64 (B,)."""
+    """One batch.
+
+    Attributes:
+        images: (B, C, H, W), uint8 unless normalized, or features (B, d).
+        labels: int64 (B,).
+        indices: Positions in the dataset, int64 (B,).
+    """
 
     images: Tensor
     labels: Tensor
@@ -28,24 +34,42 @@ class Batch(NamedTuple):
 
 
 class DrawKey(NamedTuple):
-    """One draw of one item. It carries all that its augmentation depends on, so that workers need no state."""
+    """One draw of one item: all that its augmentation depends on, so that workers need no state."""
 
     epoch: int
     item: int
-    draw: int  # 0 for the first time in this epoch: an item that comes twice is augmented in two ways
+    draw: int  # 0 for the first time in this epoch: an item that comes twice is augmented differently
 
 
 class Batches:
-    """Iterate over (images, labels, indices).
+    """Iterate over the batches (images, labels, indices) of a dataset.
 
-    The augmentation of an item depends on (seed, epoch, item, how often it came before in the epoch) alone: any number
-    of workers gives the same batches, and ranks that share a sampler see the pictures that one process would see.
-    Every iteration is a new epoch, with an order and augmentations of its own; `set_epoch` chooses its number.
-    `batch_sampler` gives lists of positions (any of kinfold.samplers); without it items come in order, or in an order
-    drawn from (seed, epoch) with `shuffle=True`, `batch_size` at a time.
+    The augmentation of an item depends only on (seed, epoch, item, how often it came before in the epoch). Any number
+    of workers gives the same batches, and processes that share a sampler see the images that one process would see.
 
-    `errors="raise"` stops at an image that cannot be read; `"skip"` leaves it out of its batch and notes it in
-    `skipped`: position -> what was wrong. Transparent pixels are drawn on `background`, a name or "#rrggbb".
+    Every iteration is a new epoch, with another order and other augmentations; `set_epoch` chooses its number.
+
+    Args:
+        dataset: The dataset.
+        transform: Transform of single images; None if all images have the same size, or for features.
+        normalize: Function of a batch of images, such as `Normalize`.
+        batch_sampler: Yields lists of positions, such as a sampler of `kinfold.samplers`. If left out, items come in
+            order, or shuffled.
+        batch_size: Items per batch, without a `batch_sampler`. The last batch may be smaller.
+        shuffle: Draw a new order from (seed, epoch) in every epoch. Not allowed with a `batch_sampler`.
+        seed: Seed of the order and of the augmentation.
+        workers: Number of worker processes; 0 reads in this process.
+        mode: "RGB", or "L" for gray.
+        errors: "raise" stops at an image that cannot be read; "skip" leaves it out of its batch, and adds its message
+            to `skipped`.
+        background: Color under transparent pixels, a name or "#rrggbb".
+
+    Attributes:
+        skipped: Error messages of skipped images by position in the dataset.
+
+    Raises:
+        ValueError: An argument is invalid, or `shuffle` is used with a `batch_sampler`.
+        ImageError: While iterating: an image cannot be read and `errors` is "raise".
     """
 
     def __init__(
@@ -72,25 +96,30 @@ class Batches:
         self.normalize = normalize
         self.errors = errors
         self.skipped: dict[int, str] = {}
-        order = _InOrder(len(dataset), batch_size, shuffle, seed) if batch_sampler is None else batch_sampler
-        self._keys = _Keys(order)
-        # rows of an array that need no work of their own are taken a batch at a time, without a loader
-        self._rows = _whole_rows(dataset, transform, mode)
+        if batch_sampler is None:
+            batch_sampler = SequentialBatches(0, len(dataset), batch_size, shuffle, seed)
+        self._keys = _KeySampler(batch_sampler)
+        # rows of an array that need no work are read a batch at a time, without a loader
+        self._rows = _find_plain_rows(dataset, transform, mode)
         self._loader: DataLoader[_Sample] = DataLoader(
-            _Reader(dataset, transform, mode, background, seed),
+            _ItemReader(dataset, transform, mode, background, seed),
             batch_sampler=self._keys,
             collate_fn=_collate,
             num_workers=workers,
             persistent_workers=workers > 0,
-            generator=torch.Generator().manual_seed(seed),  # else torch would draw from the global one
+            generator=torch.Generator().manual_seed(seed),  # otherwise torch would draw from the global generator
         )
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """Choose the epoch of the next iteration, for the order of the items and for their augmentation; it leaves out
-        the first `start` batches without reading them. Later iterations count on from there."""
+        """Choose the epoch of the next iteration, for the order of the items and for their augmentation.
+
+        Args:
+            epoch: Number of the epoch; later iterations count on from it.
+            start: Number of batches to leave out at the beginning of the next iteration. They are not read.
+        """
         self._keys.set_epoch(epoch, start)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -104,12 +133,37 @@ class Batches:
                 images = self.normalize(images)
             yield Batch(images, self.dataset.labels[indices], indices)
 
-    def _read(self) -> "Iterable[_Read]":
-        return self._loader if self._rows is None else _read_rows(self._rows, self._keys.positions())
+    def _read(self) -> "Iterable[_RawBatch]":
+        return self._loader if self._rows is None else _read_rows(self._rows, self._keys.iterate_positions())
 
 
-class _Keys(Sampler[list[DrawKey]]):
-    """The batches of a sampler with epoch and draw beside each position; it runs in the main process."""
+class SequentialBatches:
+    """Positions first..last-1 in order or shuffled, `batch_size` at a time: a batch sampler for a part of a dataset.
+
+    >>> [*SequentialBatches(3, 8, 2)], len(SequentialBatches(3, 8, 2))
+    ([[3, 4], [5, 6], [7]], 3)
+    """
+
+    def __init__(self, first: int, last: int, batch_size: int, shuffle: bool = False, seed: int = 0) -> None:
+        self.first, self.last, self.batch_size = first, last, batch_size
+        self.shuffle, self.seed, self.epoch = shuffle, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-(self.last - self.first) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.arange(self.first, self.last)
+        if self.shuffle:
+            order = order[torch.randperm(len(order), generator=derive_generator(self.seed, self.epoch))]
+        for start in range(0, len(order), self.batch_size):
+            yield order[start : start + self.batch_size].tolist()
+
+
+class _KeySampler(Sampler[list[DrawKey]]):
+    """The batches of a sampler with epoch and draw added to each position; it runs in the main process."""
 
     def __init__(self, batches: Iterable[list[int]]) -> None:
         self.batches = batches
@@ -119,92 +173,53 @@ class _Keys(Sampler[list[DrawKey]]):
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
         self.epoch, self.start, self.begun = epoch, start, False
-        choose = getattr(self.batches, "set_epoch", None)
-        if choose is not None:
-            choose(epoch)
+        set_epoch = getattr(self.batches, "set_epoch", None)
+        if set_epoch is not None:
+            set_epoch(epoch)
 
     def __len__(self) -> int:
-        return len(self.batches)  # type: ignore[arg-type]  # a sampler without a length says so itself
+        return len(self.batches)  # type: ignore[arg-type]  # a sampler without a length raises its own error
 
-    def positions(self) -> Iterator[list[int]]:
-        """The batches alone, for items that nothing is drawn for."""
+    def iterate_positions(self) -> Iterator[list[int]]:
+        """Iterate over the batches without keys, for items that need no random numbers."""
         return islice(iter(self.batches), self._begin(), None)
 
     def __iter__(self) -> Iterator[list[DrawKey]]:
         start = self._begin()
-        # a sampler that shares batches over ranks counts the draws of all ranks
-        shared = getattr(self.batches, "iterate_draws", None)
-        draws = _counted(self.batches) if shared is None else shared()
-        epoch = self.epoch if shared is None else self.batches.epoch  # type: ignore[attr-defined]
+        # a sampler that shares batches over processes counts the draws of all of them
+        iterate_draws = getattr(self.batches, "iterate_draws", None)
+        draws = _count_draws(self.batches) if iterate_draws is None else iterate_draws()
+        epoch = self.epoch if iterate_draws is None else self.batches.epoch  # type: ignore[attr-defined]
         for batch in islice(draws, start, None):
             yield [DrawKey(epoch, index, draw) for index, draw in batch]
 
     def _begin(self) -> int:
-        """Begin an iteration, and with it a new epoch; returns how many batches it leaves out."""
+        """Begin an iteration, and with it a new epoch; returns the number of batches that it leaves out."""
         if self.begun:
             self.start = 0
-            if not hasattr(self.batches, "iterate_draws"):  # our own samplers count epochs themselves
+            if not hasattr(self.batches, "iterate_draws"):  # samplers of kinfold count epochs themselves
                 self.set_epoch(self.epoch + 1)
         self.begun = True
         return self.start
 
 
-def _counted(batches: Iterable[list[int]]) -> Iterator[list[tuple[int, int]]]:
-    """Every position with how often it came before."""
-    drawn: Counter[int] = Counter()
+def _count_draws(batches: Iterable[list[int]]) -> Iterator[list[tuple[int, int]]]:
+    """Yield every position with how often it came before."""
+    counts: Counter[int] = Counter()
     for batch in batches:
-        found = []
+        draws = []
         for index in map(int, batch):
-            found.append((index, drawn[index]))
-            drawn[index] += 1
-        yield found
-
-
-class _InOrder:
-    """Positions in order or shuffled, in batches; the last one may be smaller."""
-
-    def __init__(self, count: int, batch_size: int, shuffle: bool, seed: int) -> None:
-        self.count, self.batch_size, self.shuffle, self.seed = count, batch_size, shuffle, seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return -(-self.count // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order = torch.arange(self.count)
-        if self.shuffle:
-            order = torch.randperm(self.count, generator=derive_generator(self.seed, self.epoch))
-        for start in range(0, self.count, self.batch_size):
-            yield order[start : start + self.batch_size].tolist()
-
-
-class SequentialBatches:
-    """Positions first..last-1 in order, some at a time: a batch sampler for a part of a data set.
-
-    >>> [*SequentialBatches(3, 8, 2)], len(SequentialBatches(3, 8, 2))
-    ([[3, 4], [5, 6], [7]], 3)
-    """
-
-    def __init__(self, first: int, last: int, batch_size: int) -> None:
-        self.first, self.last, self.batch_size = first, last, batch_size
-
-    def __len__(self) -> int:
-        return -(-(self.last - self.first) // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for start in range(self.first, self.last, self.batch_size):
-            yield [*range(start, min(self.last, start + self.batch_size))]
+            draws.append((index, counts[index]))
+            counts[index] += 1
+        yield draws
 
 
 _Sample = tuple[int, Array | str]
-_Read = tuple[Tensor | None, Tensor, dict[int, str]]
+_RawBatch = tuple[Tensor | None, Tensor, dict[int, str]]
 
 
-class _Reader(TorchDataset[_Sample]):
-    """Reads one item for a key; an image that cannot be read comes back as words, for the main process to judge."""
+class _ItemReader(TorchDataset[_Sample]):
+    """Reads one item for a key; for an image that cannot be read it returns the error message."""
 
     def __init__(self, dataset: Dataset, transform: Transform | None, mode: Mode, background: str, seed: int) -> None:
         self.items, self.transform, self.mode, self.seed = dataset.items, transform, mode, seed
@@ -219,15 +234,15 @@ class _Reader(TorchDataset[_Sample]):
                 return key.item, item
         try:
             image = decode(item, self.mode, self.background)
-        except ImageError as problem:
-            return key.item, str(problem)
+        except ImageError as error:
+            return key.item, str(error)
         if self.transform is not None:
             image = self.transform(image, derive_generator(self.seed, *key))
         return key.item, np.asarray(image)
 
 
-def _whole_rows(dataset: Dataset, transform: Transform | None, mode: Mode) -> Rows | None:
-    """The items where a batch of them is a stretch of rows: features, or images that are not transformed."""
+def _find_plain_rows(dataset: Dataset, transform: Transform | None, mode: Mode) -> Rows | None:
+    """Return the items if a batch needs no work on single items: features, or images that no transform changes."""
     if not isinstance(dataset.items, Rows) or not len(dataset):
         return None
     shape = dataset.items[0].shape
@@ -237,36 +252,36 @@ def _whole_rows(dataset: Dataset, transform: Transform | None, mode: Mode) -> Ro
 
 
 def _has_mode(shape: tuple[int, ...], mode: Mode) -> bool:
-    """Whether an array of this shape has the channels of the mode; a fourth channel is transparency."""
+    """Whether an array of this shape has the channels of the mode; a fourth channel is opacity."""
     return len(shape) == 2 if mode == "L" else len(shape) == 3 and shape[2] == 3
 
 
-def _read_rows(rows: Rows, batches: Iterable[list[int]]) -> "Iterator[_Read]":
+def _read_rows(rows: Rows, batches: Iterable[list[int]]) -> "Iterator[_RawBatch]":
     for batch in batches:
         positions = np.array(batch, dtype=np.int64)
-        yield _stacked(rows.at(positions)), torch.from_numpy(positions), {}
+        yield _to_tensor(rows.at(positions)), torch.from_numpy(positions), {}
 
 
-def _collate(samples: list[_Sample]) -> _Read:
-    broken = {index: found for index, found in samples if isinstance(found, str)}
-    good = [(index, found) for index, found in samples if not isinstance(found, str)]
-    indices = torch.tensor([index for index, _ in good], dtype=torch.int64)
-    if not good:
+def _collate(samples: list[_Sample]) -> _RawBatch:
+    broken = {index: message for index, message in samples if isinstance(message, str)}
+    readable = [(index, array) for index, array in samples if not isinstance(array, str)]
+    indices = torch.tensor([index for index, _ in readable], dtype=torch.int64)
+    if not readable:
         return None, indices, broken
-    shapes = {found.shape for _, found in good}
+    shapes = {array.shape for _, array in readable}
     if len(shapes) > 1:
         raise ValueError(
             f"a batch holds images of {len(shapes)} sizes, such as {' and '.join(map(str, sorted(shapes)[:2]))}; "
             "give a transform that crops to one size"
         )
-    return _stacked(np.stack([found for _, found in good])), indices, broken
+    return _to_tensor(np.stack([array for _, array in readable])), indices, broken
 
 
-def _stacked(arrays: Array) -> Tensor:
+def _to_tensor(arrays: Array) -> Tensor:
     """(B, d) as it is, (B, H, W) with one channel, (B, H, W, C) with the channels first."""
-    stacked = torch.from_numpy(arrays)
-    if stacked.ndim == 3:
-        stacked = stacked[:, None]  # (B, 1, H, W)
-    elif stacked.ndim == 4:
-        stacked = stacked.permute(0, 3, 1, 2).contiguous()  # (B, C, H, W); one copy of bytes, in the worker
-    return stacked
+    batch = torch.from_numpy(arrays)
+    if batch.ndim == 3:
+        batch = batch[:, None]  # (B, 1, H, W)
+    elif batch.ndim == 4:
+        batch = batch.permute(0, 3, 1, 2).contiguous()  # (B, C, H, W); one copy of bytes, in the worker
+    return batch

@@ -1,4 +1,4 @@
-"""Bytes to the numbers a network expects, a whole batch at a time and on the batch's device."""
+"""Normalization of pixels: from bytes to the numbers that a network expects, on whole batches and any device."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,19 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Normalize:
-    """(x / 255 - mean) / std for every channel; mean and std in the order red, green, blue.
+    """Compute (x / 255 - mean) / std for every channel.
 
-    `bgr=True` then turns the channels round, for networks converted from Caffe.
+    Args:
+        mean, std: One number per channel, in the order red, green, blue.
+        bgr: Reverse the channels afterwards, for networks converted from Caffe.
 
-    >>> batch = torch.tensor([128, 117, 255], dtype=torch.uint8).reshape(1, 3, 1, 1)
-    >>> BN_INCEPTION(batch).flatten().tolist()
-    [151.0, 0.0, 0.0]
+    Raises:
+        ValueError: `mean` and `std` have different lengths, or an entry of `std` is not positive.
+
+    Example:
+        >>> batch = torch.tensor([128, 117, 255], dtype=torch.uint8).reshape(1, 3, 1, 1)
+        >>> BN_INCEPTION(batch).flatten().tolist()
+        [151.0, 0.0, 0.0]
     """
 
     mean: tuple[float, ...]
@@ -28,7 +34,7 @@ class Normalize:
             )
 
     def __call__(self, images: Tensor) -> Tensor:
-        """uint8 (B, C, H, W) -> float32 of the same shape."""
+        """Normalize uint8 images (B, C, H, W) to float32 of the same shape."""
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != len(self.mean):
             raise ValueError(
                 f"expected uint8 images of shape (B, {len(self.mean)}, H, W), got {images.dtype} {tuple(images.shape)}"
@@ -45,11 +51,11 @@ class Normalize:
 
 
 IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# BGR in 0..255 less (104, 117, 128)
+# BGR in 0..255 minus (104, 117, 128)
 BN_INCEPTION = Normalize((128 / 255, 117 / 255, 104 / 255), (1 / 255, 1 / 255, 1 / 255), bgr=True)
-# the same with the rounded numbers of the study's code
+# the same with the rounded numbers in the code of Roth et al. (ICML 2020)
 STUDY_BN_INCEPTION = Normalize((0.502, 0.4588, 0.4078), (0.0039, 0.0039, 0.0039), bgr=True)
-# one channel to -1..1
+# one channel, to -1..1
 SMALL_GRAY = Normalize((0.5,), (0.5,))
 # (x - 127) / 128
 EFFICIENTNET_LITE = Normalize((127 / 255, 127 / 255, 127 / 255), (128 / 255, 128 / 255, 128 / 255))

@@ -1,4 +1,4 @@
-"""The image pipelines of the papers by name: what happens in training, in testing, and to the numbers."""
+"""The image pipelines of the papers by name: training transforms, test transforms, normalization."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,16 @@ from kinfold.data.transforms import (
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Transforms of single images for training and testing, the normalisation of batches, and colour or grey ("L").
+    """Transforms of single images for training and testing, and the normalization of batches.
 
-    `background` is the color that transparent pixels are drawn on, a name or "#rrggbb".
+    Args:
+        train, test: Transforms of single images.
+        normalize: Normalization of uint8 batches; None leaves them as bytes.
+        mode: "RGB", or "L" for gray.
+        background: Color under transparent pixels, a name or "#rrggbb".
+
+    Raises:
+        ValueError: The background is not a color.
     """
 
     train: Transform
@@ -57,7 +64,7 @@ PIPELINES: dict[str, Pipeline] = {
     "warp": Pipeline(
         Compose((Warp(256), RandomCrop(227), RandomFlip())), Compose((Warp(256), CenterCrop(227))), BN_INCEPTION
     ),
-    # glyphs and Omniglot for small networks: 28 x 28, grey
+    # glyphs and Omniglot for small networks: 28 x 28, gray
     "small-grey": Pipeline(Warp(28), Warp(28), SMALL_GRAY, "L"),
     "efficientnet-lite": Pipeline(
         Compose((RandomResizedCrop(224, resample=BICUBIC), RandomFlip())),
@@ -68,10 +75,17 @@ PIPELINES: dict[str, Pipeline] = {
 
 
 def create_pipeline(name: str) -> Pipeline:
-    """A pipeline by its name.
+    """Return a pipeline by its name.
 
-    >>> create_pipeline("bn-inception").normalize.bgr
-    True
+    Args:
+        name: One of `kinfold.data.pipelines.PIPELINES`, such as "study" or "bn-inception".
+
+    Raises:
+        ValueError: The name is unknown.
+
+    Example:
+        >>> create_pipeline("bn-inception").normalize.bgr
+        True
     """
     if name not in PIPELINES:
         near = registry.suggest(name, PIPELINES)

@@ -1,7 +1,8 @@
-"""Image transforms of the papers on Pillow images, before normalisation; all randomness from the generator given.
+"""Image transforms of the papers, on Pillow images and before normalization.
 
-Every transform is called as `transform(image, generator)`. Sizes and draws follow torchvision's definitions, which the
-papers used. Pixels stay uint8: `kinfold.data.Normalize` works on whole batches.
+Every transform is called as `transform(image, generator)`, and draws all random numbers from the generator. Sizes and
+draws follow torchvision's definitions, which the papers used. Pixels stay uint8: `kinfold.data.Normalize` works on
+whole batches.
 """
 
 import math
@@ -20,10 +21,14 @@ Transform = Callable[[Image.Image, Generator], Image.Image]
 
 @dataclass(frozen=True)
 class Compose:
-    """One transform after the other.
+    """Apply several transforms in order.
 
-    >>> Compose((Resize(32), CenterCrop(28)))(Image.new("RGB", (64, 48)), Generator()).size
-    (28, 28)
+    Args:
+        steps: The transforms.
+
+    Example:
+        >>> Compose((Resize(32), CenterCrop(28)))(Image.new("RGB", (64, 48)), Generator()).size
+        (28, 28)
     """
 
     steps: Sequence[Transform]
@@ -36,7 +41,12 @@ class Compose:
 
 @dataclass(frozen=True)
 class Resize:
-    """The short side becomes `size`, the other keeps the proportion."""
+    """Resize an image so that its short side has `size` pixels; the aspect ratio stays.
+
+    Args:
+        size: Length of the short side.
+        resample: Interpolation of Pillow.
+    """
 
     size: int
     resample: Image.Resampling = BILINEAR
@@ -52,7 +62,12 @@ class Resize:
 
 @dataclass(frozen=True)
 class Warp:
-    """Both sides become `size`; the proportion is lost."""
+    """Resize an image to a square of `size` pixels; the aspect ratio is lost.
+
+    Args:
+        size: Length of both sides.
+        resample: Interpolation of Pillow.
+    """
 
     size: int
     resample: Image.Resampling = BILINEAR
@@ -63,7 +78,11 @@ class Warp:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The middle square of `size` pixels; a smaller image is padded with black."""
+    """Crop the square in the center; a smaller image is padded with black.
+
+    Args:
+        size: Length of both sides.
+    """
 
     size: int
 
@@ -74,24 +93,34 @@ class CenterCrop:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A square of `size` pixels anywhere; a smaller image is padded with black on both sides first."""
+    """Crop a square at a random position; a smaller image is first padded with black on both sides.
+
+    Args:
+        size: Length of both sides.
+    """
 
     size: int
 
     def __call__(self, image: Image.Image, generator: Generator) -> Image.Image:
-        left, upper = self._start(image.width, generator), self._start(image.height, generator)
+        left, upper = self._draw_start(image.width, generator), self._draw_start(image.height, generator)
         return image.crop((left, upper, left + self.size, upper + self.size))
 
-    def _start(self, length: int, generator: Generator) -> int:
-        room = length - self.size
-        return room // 2 if room <= 0 else draw_integer(room + 1, generator)
+    def _draw_start(self, length: int, generator: Generator) -> int:
+        margin = length - self.size
+        return margin // 2 if margin <= 0 else draw_integer(margin + 1, generator)
 
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """A part of the area in `scale` with a proportion in `ratio` (log-uniform), resized to a square of `size`.
+    """Crop a random part of an image and resize it to a square.
 
-    Ten tries; then the largest middle part whose proportion is allowed.
+    A part is drawn up to ten times; if none fits, it is the largest centered part with an allowed aspect ratio.
+
+    Args:
+        size: Length of both sides of the result.
+        scale: Range of the area of the part, as a fraction of the image.
+        ratio: Range of its aspect ratio, drawn log-uniformly.
+        resample: Interpolation of Pillow.
     """
 
     size: int
@@ -101,15 +130,16 @@ class RandomResizedCrop:
 
     def __call__(self, image: Image.Image, generator: Generator) -> Image.Image:
         # cropped first: resizing with a box would let pixels outside the crop bleed in at its border
-        return image.crop(self.box(image.width, image.height, generator)).resize((self.size, self.size), self.resample)
+        box = self.draw_box(image.width, image.height, generator)
+        return image.crop(box).resize((self.size, self.size), self.resample)
 
-    def box(self, width: int, height: int, generator: Generator) -> tuple[int, int, int, int]:
-        """The part to keep: left, upper, right, lower."""
+    def draw_box(self, width: int, height: int, generator: Generator) -> tuple[int, int, int, int]:
+        """Draw the part to keep: left, upper, right, lower."""
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         for _ in range(10):
             area = width * height * draw_uniform(*self.scale, generator)
-            proportion = math.exp(draw_uniform(low, high, generator))
-            w, h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
+            ratio = math.exp(draw_uniform(low, high, generator))
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 upper, left = draw_integer(height - h + 1, generator), draw_integer(width - w + 1, generator)
                 return left, upper, left + w, upper + h
@@ -124,7 +154,11 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Left and right exchanged with probability `p`."""
+    """Exchange left and right, at random.
+
+    Args:
+        p: Probability of the flip.
+    """
 
     p: float = 0.5
 
@@ -133,10 +167,10 @@ class RandomFlip:
 
 
 def draw_uniform(low: float, high: float, generator: Generator) -> float:
-    """One number between low and high."""
+    """Draw a number between low and high."""
     return low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
 def draw_integer(stop: int, generator: Generator) -> int:
-    """One of 0..stop-1."""
+    """Draw one of 0..stop-1."""
     return int(torch.randint(stop, (), generator=generator))

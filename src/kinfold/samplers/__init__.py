@@ -1,4 +1,4 @@
-"""Which items make a batch: so many of each class, or the candidate that looks most like a larger pool."""
+"""Batch samplers: a number of items of each class, or the candidate batch that is most like a larger pool."""
 
 from typing import Any
 
@@ -12,15 +12,33 @@ from kinfold.samplers.sampler import Sampler
 from kinfold.samplers.spc import SPCSampler
 from kinfold.samplers.spc_r import SPCRSampler
 
-__all__ = ["DDMSampler", "FRDSampler", "GCSampler", "RandomSampler", "SPCRSampler", "SPCSampler", "Sampler", "create"]
+__all__ = [
+    "DDMSampler",
+    "FRDSampler",
+    "GCSampler",
+    "RandomSampler",
+    "SPCRSampler",
+    "SPCSampler",
+    "Sampler",
+    "create",
+]
 
 
 def create(name: str, labels: Labels, **options: Any) -> Sampler:
-    """Make a batch sampler over the items with these labels by its registered name.
+    """Create a batch sampler by its registered name.
 
-    >>> sampler = create("spc", [0, 0, 1, 1, 2, 2], batch_size=4, per_class=2, seed=0)
-    >>> [len(batch) for batch in sampler]
-    [4, 4]
+    Args:
+        name: One of `kinfold.list("samplers")`.
+        labels: Class of each item, (N,): integers or strings.
+        **options: Options of the sampler, such as `batch_size=`, `per_class=` and `seed=`.
+
+    Raises:
+        ValueError: The name or an option is unknown, or the options do not fit the labels.
+
+    Example:
+        >>> sampler = create("spc", [0, 0, 1, 1, 2, 2], batch_size=4, per_class=2, seed=0)
+        >>> [len(batch) for batch in sampler]
+        [4, 4]
     """
     sampler = registry.create("samplers", name, labels=labels, **options)
     assert isinstance(sampler, Sampler)

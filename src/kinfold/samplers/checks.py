@@ -1,4 +1,4 @@
-"""Checks of constructor options that several samplers share."""
+"""Checks and defaults of constructor arguments that several samplers share."""
 
 from collections.abc import Sequence
 
@@ -10,32 +10,32 @@ REPLACEMENT = ("when-needed", "never", "study")
 
 
 def check_integer(least: int, **options: object) -> None:
-    """ValueError for the first option that is not a whole number of at least `least`."""
+    """Raise a ValueError for the first option that is not an integer of at least `least`."""
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """ValueError where a word is none of the known ones."""
-    if value not in known:
-        hint = registry.suggest(value, known) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}{hint}")
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise a ValueError if a value is not one of the choices."""
+    if value not in choices:
+        hint = registry.suggest(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
 
 
 def resolve_process(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, int]:
-    """Return the rank and world size of this process, after checking that a batch can be shared by so many."""
-    rank, ranks = resolve_rank(rank, ranks)
-    if batch_size < ranks:
+    """Return the rank and world size of this process, after checking that each process gets an item of a batch."""
+    rank, world_size = resolve_rank(rank, ranks)
+    if batch_size < world_size:
         raise ValueError(
-            f"batch_size={batch_size} is the size over all ranks and cannot be shared by {ranks} of them; "
-            f"raise it to at least {ranks}"
+            f"batch_size={batch_size} is the size over all ranks and cannot be shared by {world_size} of them; "
+            f"raise it to at least {world_size}"
         )
-    return rank, ranks
+    return rank, world_size
 
 
 def select_classes(classes: ClassIndex, batch_size: int, per_class: int, replacement: str) -> ClassIndex:
-    """The classes that batches of `per_class` items each are made of, after checking that they can be."""
+    """Return the classes to draw from, after checking that they can fill batches of `per_class` items each."""
     check_integer(1, batch_size=batch_size, per_class=per_class)
     check_choice("replacement", replacement, REPLACEMENT)
     if batch_size % per_class:
@@ -48,19 +48,20 @@ def select_classes(classes: ClassIndex, batch_size: int, per_class: int, replace
     if replacement == "study":
         return classes
     large = classes.keep_at_least(per_class) if replacement == "never" else classes
-    needed, found = batch_size // per_class, len(large)
-    if found < needed:
+    needed, available = batch_size // per_class, len(large)
+    if available < needed:
         which = f" with at least {per_class} items (replacement='never')" if replacement == "never" else ""
-        lower = f"lower batch_size to at most {found * per_class}, " if found else ""
+        lower = f"lower batch_size to at most {available * per_class}, " if available else ""
         raise ValueError(
-            f"batch_size={batch_size} with per_class={per_class} needs {needed} classes, the labels have {found}{which}"
-            f"; {lower}change per_class, or allow a class several times in a batch by replacement='study'"
+            f"batch_size={batch_size} with per_class={per_class} needs {needed} classes, the labels have "
+            f"{available}{which}; {lower}change per_class, or allow a class several times in a batch by "
+            "replacement='study'"
         )
     return large
 
 
 def resolve_batches(batches: int | None, classes: ClassIndex, batch_size: int, classes_per_batch: int) -> int:
-    """Batches per epoch: as many as the items fill, and at least so many that every class has its turn."""
+    """Return the batches per epoch: by default as many as the items fill, and enough for every class to come once."""
     if batches is not None:
         return batches
     return max(classes.count_items() // batch_size, -(-len(classes) // classes_per_batch))

@@ -10,38 +10,43 @@ from kinfold.pairs.labels import Labels, reindex
 
 @dataclass(frozen=True)
 class ClassIndex:
-    """Items in the order of their classes: class c has the `sizes[c]` items from `starts[c]` on."""
+    """Items sorted by class: class c has `sizes[c]` items, which start at `items[starts[c]]`.
 
-    items: Tensor  # (N,) int64, indices into the labels
-    starts: Tensor  # (C,)
-    sizes: Tensor  # (C,)
+    Attributes:
+        items: Positions in the labels, int64 (N,).
+        starts, sizes: (C,).
+    """
+
+    items: Tensor
+    starts: Tensor
+    sizes: Tensor
 
     @staticmethod
     def from_labels(labels: Labels) -> "ClassIndex":
-        """Group the items by label; labels are any integers or strings.
+        """Group items by label; labels are integers or strings.
 
         >>> ClassIndex.from_labels(["wren", "crow", "wren"]).items
         tensor([1, 0, 2])
         """
-        code, names = reindex(labels)
-        if not names:
+        numbers, classes = reindex(labels)
+        if not classes:
             raise ValueError("labels are empty: a sampler needs the label of every item it may draw")
-        code = code.cpu()
-        sizes = torch.bincount(code, minlength=len(names))
-        return ClassIndex(torch.argsort(code, stable=True), sizes.cumsum(0) - sizes, sizes)
+        numbers = numbers.cpu()
+        sizes = torch.bincount(numbers, minlength=len(classes))
+        return ClassIndex(torch.argsort(numbers, stable=True), sizes.cumsum(0) - sizes, sizes)
 
     def __len__(self) -> int:
         return self.sizes.shape[0]
 
     def count_items(self) -> int:
-        """How many items these classes have together."""
+        """Return the number of items of all classes."""
         return int(self.sizes.sum())
 
     def keep_at_least(self, size: int) -> "ClassIndex":
-        """Only the classes with so many items."""
-        kept = self.sizes >= size
-        return ClassIndex(self.items, self.starts[kept], self.sizes[kept])
+        """Return the classes with at least `size` items."""
+        keep = self.sizes >= size
+        return ClassIndex(self.items, self.starts[keep], self.sizes[keep])
 
     def take(self, classes: Tensor, positions: Tensor) -> Tensor:
-        """The items at these positions within these classes; both tensors have one shape."""
+        """Return the items at these positions within these classes; both tensors have the same shape."""
         return self.items[self.starts[classes] + positions]

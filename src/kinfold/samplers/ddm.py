@@ -1,4 +1,4 @@
-"""DDM: the batch whose distances are distributed as those of a larger pool (Roth et al., ICML 2020)."""
+"""DDM: batches whose distances are distributed like those of a larger pool (Roth et al., ICML 2020)."""
 
 import torch
 from torch import Tensor
@@ -11,14 +11,28 @@ from kinfold.samplers.sampler import Sampler
 
 
 class DDMSampler(Sampler):
-    """Distance distribution matching: of `candidates` SPC batches from a pool the one with the smallest Wasserstein
-    distance between its histogram of pairwise Euclidean distances and that of the pool.
+    """Distance distribution matching (Roth et al., ICML 2020). Needs embeddings.
 
-    The histograms have `bins` bins over the range of the pool. `moments=True` adds how far mean and standard deviation
-    are off, with the weights of the published code: |mean| + |deviation| + 150 W. (That code took bin heights for
-    samples, so that the places of the bins did not matter; here they do.)
+    Of several SPC batches from a pool, it chooses the one with the smallest Wasserstein distance between its histogram
+    of pairwise Euclidean distances and that of the pool.
 
-    `replacement` and `batches` as for "spc": classes take turns unless "study". Needs embeddings.
+    Args:
+        labels: Class of each item, (N,): integers or strings.
+        batch_size: Items per batch, over all processes. A multiple of `per_class`.
+        per_class: Items per class in a batch.
+        pool: Items per pool, from which the batch is chosen; at least `batch_size`.
+        candidates: Candidate batches per pool.
+        bins: Bins of the histograms, over the range of the pool.
+        moments: Add the differences of mean and standard deviation to the Wasserstein distance W, with the weights of
+            the published code: |mean| + |deviation| + 150 W. (That code used bin heights as samples, so that the
+            positions of the bins did not matter; here they do.)
+        replacement: As in `SPCSampler`; classes take turns unless it is "study".
+        batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
+        seed: Seed of all draws, together with the epoch.
+        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+
+    Raises:
+        ValueError: An option is invalid, or the labels have too few classes for a batch.
     """
 
     needs_embeddings = True
@@ -40,7 +54,7 @@ class DDMSampler(Sampler):
     ) -> None:
         classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
         check_integer(1, bins=bins)
-        self.matching = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
+        self.matcher = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
         self.bins = bins
         self.moments = moments
         batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
@@ -48,13 +62,13 @@ class DDMSampler(Sampler):
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        return self.matching.choose_batches(
-            self.classes, self.bank.read_all(), self.cost, self.batches, self.seed, epoch
+        return self.matcher.choose_batches(
+            self.classes, self.bank.read_all(), self.compute_cost, self.batches, self.seed, epoch
         )
 
-    def cost(self, points: Tensor, candidates: Tensor) -> Tensor:
-        """The cost (M,) of candidates (M, B), rows of the pool's points (P, D)."""
-        cost = distribution_distances(points, candidates, self.bins)
+    def compute_cost(self, points: Tensor, candidates: Tensor) -> Tensor:
+        """Return the cost (M,) of candidates (M, B), which are rows of the pool's embeddings (P, D)."""
+        cost = compute_distribution_distances(points, candidates, self.bins)
         if self.moments:
             chosen = points[candidates]  # (M, B, D)
             mean = (chosen.mean(dim=1) - points.mean(dim=0)).norm(dim=1)
@@ -63,11 +77,17 @@ class DDMSampler(Sampler):
         return cost
 
 
-def distribution_distances(points: Tensor, candidates: Tensor, bins: int) -> Tensor:
-    """Wasserstein distances (M,) between the histogram of the pool's distances and those of the candidates.
+def compute_distribution_distances(points: Tensor, candidates: Tensor, bins: int) -> Tensor:
+    """Return Wasserstein distances (M,) between the histogram of the pool's distances and those of the candidates.
+
+    Args:
+        points: Embeddings of the pool, (P, D).
+        candidates: Rows of `points`, (M, B).
+        bins: Number of bins.
+
 
     >>> points = torch.tensor([[0.0], [1.0], [3.0]])
-    >>> distribution_distances(points, torch.tensor([[0, 1, 2], [0, 1, 1], [0, 2, 2]]), bins=2)
+    >>> compute_distribution_distances(points, torch.tensor([[0, 1, 2], [0, 1, 1], [0, 2, 2]]), bins=2)
     tensor([0.0000, 0.6667, 0.0000])
     """
     size, (number, batch) = points.shape[0], candidates.shape
@@ -86,6 +106,6 @@ def distribution_distances(points: Tensor, candidates: Tensor, bins: int) -> Ten
     chosen = bin_of[candidates[:, i], candidates[:, j]]  # (M, B (B - 1) / 2)
     chosen = chosen + torch.arange(number)[:, None] * bins
     heights = torch.bincount(chosen.flatten(), minlength=number * bins).view(number, bins).to(points.dtype) / i.shape[0]
-    # on a line the Wasserstein distance is the area between the two cumulative distributions
+    # in one dimension the Wasserstein distance is the area between the two cumulative distributions
     area: Tensor = (heights - pool).cumsum(dim=1)[:, :-1].abs().sum(dim=1) * width
     return area

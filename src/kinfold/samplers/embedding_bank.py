@@ -1,4 +1,4 @@
-"""The memory bank: the latest known embedding of every item."""
+"""The embedding bank: the latest embedding of every item."""
 
 from typing import Any
 
@@ -7,19 +7,27 @@ from torch import Tensor
 
 
 class EmbeddingBank:
-    """A table of `size` rows on the CPU; the first embeddings that are written set its width and precision."""
+    """A table with one embedding per item, on the CPU. The first write sets its width and precision.
+
+    Args:
+        size: N, the number of items.
+
+    Attributes:
+        table: (N, D), or None before the first write.
+        is_written: Whether each row was written, (N,).
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.table: Tensor | None = None  # (N, D)
-        self.is_written = torch.zeros(size, dtype=torch.bool)  # (N,)
+        self.table: Tensor | None = None
+        self.is_written = torch.zeros(size, dtype=torch.bool)
 
     @property
     def is_complete(self) -> bool:
         return self.table is not None and bool(self.is_written.all())
 
     def read_all(self) -> Tensor:
-        """The whole table (N, D); ValueError while some rows were never written."""
+        """Return the whole table (N, D); ValueError if a row was never written."""
         if self.table is None or not self.is_complete:
             missing = int((~self.is_written).sum())
             raise ValueError(
@@ -30,7 +38,7 @@ class EmbeddingBank:
 
     @torch.no_grad()
     def write(self, indices: Tensor, embeddings: Tensor) -> None:
-        """Overwrite rows; of an item that is given several times the last embedding counts."""
+        """Overwrite rows; if an item comes several times, its last embedding counts."""
         index = torch.as_tensor(indices).detach().cpu()
         value = torch.as_tensor(embeddings).detach().cpu()
         value = value if value.dtype == torch.float64 else value.float()
@@ -41,7 +49,7 @@ class EmbeddingBank:
         if index.shape[0] == 0:
             return
         if index.dtype == torch.bool or index.is_floating_point():
-            raise ValueError(f"indices must be whole numbers, got {index.dtype}; use the dataset indices of the batch")
+            raise ValueError(f"indices must be integers, got {index.dtype}; use the dataset indices of the batch")
         if int(index.min()) < 0 or int(index.max()) >= self.size:
             raise ValueError(
                 f"indices must lie in 0..{self.size - 1}, the positions in the labels, "
@@ -61,8 +69,10 @@ class EmbeddingBank:
         return {"embeddings": self.table, "known": self.is_written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        table, known = state["embeddings"], state["known"]
-        if known.shape != (self.size,) or (table is not None and table.shape[0] != self.size):
-            raise ValueError(f"the saved bank has {known.shape[0]} items, this one {self.size}; use the same labels")
+        table, is_written = state["embeddings"], state["known"]
+        if is_written.shape != (self.size,) or (table is not None and table.shape[0] != self.size):
+            raise ValueError(
+                f"the saved bank has {is_written.shape[0]} items, this one {self.size}; use the same labels"
+            )
         self.table = None if table is None else table.detach().cpu().clone()
-        self.is_written = known.cpu().clone()
+        self.is_written = is_written.cpu().clone()

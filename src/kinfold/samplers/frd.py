@@ -1,4 +1,4 @@
-"""FRD: the batch that is nearest to a larger pool in Frechet distance (Roth et al., ICML 2020)."""
+"""FRD: batches that are close to a larger pool in Frechet distance (Roth et al., ICML 2020)."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,23 @@ from kinfold.samplers.sampler import Sampler
 
 
 class FRDSampler(Sampler):
-    """Of `candidates` SPC batches from a pool the one with the smallest Frechet distance to the pool.
+    """Frechet distance matching (Roth et al., ICML 2020). Needs embeddings.
 
-    `replacement` and `batches` as for "spc": classes take turns unless "study". Needs embeddings.
+    Of several SPC batches from a pool, it chooses the one with the smallest Frechet distance to the pool.
+
+    Args:
+        labels: Class of each item, (N,): integers or strings.
+        batch_size: Items per batch, over all processes. A multiple of `per_class`.
+        per_class: Items per class in a batch.
+        pool: Items per pool, from which the batch is chosen; at least `batch_size`.
+        candidates: Candidate batches per pool.
+        replacement: As in `SPCSampler`; classes take turns unless it is "study".
+        batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
+        seed: Seed of all draws, together with the epoch.
+        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+
+    Raises:
+        ValueError: An option is invalid, or the labels have too few classes for a batch.
     """
 
     needs_embeddings = True
@@ -32,26 +46,30 @@ class FRDSampler(Sampler):
         ranks: int | None = None,
     ) -> None:
         classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
-        self.matching = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
+        self.matcher = CandidateMatcher(batch_size, per_class, pool, candidates, replacement)
         batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        return self.matching.choose_batches(
-            self.classes, self.bank.read_all(), frechet_distances, self.batches, self.seed, epoch
+        return self.matcher.choose_batches(
+            self.classes, self.bank.read_all(), compute_frechet_distances, self.batches, self.seed, epoch
         )
 
 
-def frechet_distances(points: Tensor, candidates: Tensor) -> Tensor:
-    """Frechet distances (M,) between the normal distributions fitted to the pool and to each candidate.
+def compute_frechet_distances(points: Tensor, candidates: Tensor) -> Tensor:
+    """Return Frechet distances (M,) between the normal distributions fitted to the pool and to each candidate.
 
     |m_p - m_c|^2 + tr(S_p + S_c - 2 (S_p S_c)^(1/2))
 
-    The trace of the root is the sum of the singular values of X_c L, where S_p = L L^T and S_c = X_c^T X_c: that holds
-    also where a batch has fewer items than dimensions, and no matrix root is taken.
+    The trace of the root is the sum of the singular values of X_c L, where S_p = L L^T and S_c = X_c^T X_c. This also
+    holds if a batch has fewer items than dimensions, and needs no matrix root.
 
-    >>> frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
+    Args:
+        points: Embeddings of the pool, (P, D).
+        candidates: Rows of `points`, (M, B).
+
+    >>> compute_frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
     tensor([0.0000, 2.4923])
     """
     chosen = points[candidates]  # (M, B, D)

@@ -1,4 +1,4 @@
-"""GC: a greedy coreset, items that cover a larger pool (Roth et al., ICML 2020)."""
+"""GC: a greedy coreset, whose items cover a larger pool (Roth et al., ICML 2020)."""
 
 import math
 
@@ -17,12 +17,27 @@ from kinfold.seeding import derive_batch_generator
 
 
 class GCSampler(Sampler):
-    """From a pool the first item at random, then again and again the one farthest from all chosen ones (k-centre); each
-    brings `per_class` - 1 random items of its class.
+    """Greedy coreset (Roth et al., ICML 2020). Needs embeddings.
 
-    Classes take turns as for "spc", so that the farthest item is sought among classes that are due and not yet in the
-    batch. `soften` > 0 takes a random one among that share of the pool that lies farthest (the study tried 0.03).
-    `replacement="study"`: the farthest of the whole pool, classes and mates may repeat. Needs embeddings.
+    The first item of a pool is random; each next one is the item that is farthest from all chosen ones (k-center).
+    Every chosen item comes with `per_class` - 1 random items of its class. Classes take turns as in `SPCSampler`: the
+    farthest item is chosen among classes that are due and not yet in the batch.
+
+    Args:
+        labels: Class of each item, (N,): integers or strings.
+        batch_size: Items per batch, over all processes. A multiple of `per_class`.
+        per_class: Items per class in a batch.
+        pool: Items per pool, from which the batch is chosen; at least `batch_size`.
+        soften: Draw each next item at random from this fraction of the pool, the items that are farthest. 0 takes the
+            farthest; Roth et al. tried 0.03.
+        replacement: "when-needed" or "never" as in `SPCSampler`. "study": the farthest item of the whole pool; classes
+            and items may repeat.
+        batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
+        seed: Seed of all draws, together with the epoch.
+        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+
+    Raises:
+        ValueError: An option is invalid, or the labels have too few classes for a batch.
     """
 
     needs_embeddings = True
@@ -44,7 +59,7 @@ class GCSampler(Sampler):
         check_integer(1, pool=pool)
         check_pool_size(pool, batch_size)
         if not 0.0 <= soften < 1.0:
-            raise ValueError(f"soften is a share of the pool in [0, 1), got {soften}")
+            raise ValueError(f"soften is a fraction of the pool in [0, 1), got {soften}")
         self.per_class = per_class
         self.pool = pool
         self.soften = soften
@@ -54,49 +69,55 @@ class GCSampler(Sampler):
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None
-        table, turns, study = self.bank.read_all(), ClassTurns(len(self.classes)), self.replacement == "study"
-        chosen = []
+        embeddings, study = self.bank.read_all(), self.replacement == "study"
+        turns = ClassTurns(len(self.classes))
+        batches = []
         for number in range(self.batches):
-            source = derive_batch_generator(self.seed, epoch, number)
+            generator = derive_batch_generator(self.seed, epoch, number)
             if study:
-                pool = draw_study_pool(self.classes, self.pool, 1, source)
+                pool = draw_study_pool(self.classes, self.pool, 1, generator)
             else:
-                pool = draw_pool(self.classes, self.pool, 1, turns.due, source)
-            points, kind = table[pool.items].double(), pool.class_of
-            count, share = self.batch_size // self.per_class, math.ceil(self.soften * len(points))
-            kinds, due = (None, None) if study else (kind, turns.due[kind])
-            picked = select_centers(points, count, source, kinds, due, share)
-            turns.mark_used(kind[picked])
-            chosen.append(self._with_mates(pool.items[picked], kind[picked], source))
-        return torch.stack(chosen)
+                pool = draw_pool(self.classes, self.pool, 1, turns.due, generator)
+            points, class_of = embeddings[pool.items].double(), pool.class_of
+            count, farthest = self.batch_size // self.per_class, math.ceil(self.soften * len(points))
+            classes, due = (None, None) if study else (class_of, turns.due[class_of])
+            centers = select_centers(points, count, generator, classes, due, farthest)
+            turns.mark_used(class_of[centers])
+            batches.append(self._add_positives(pool.items[centers], class_of[centers], generator))
+        return torch.stack(batches)
 
-    def _with_mates(self, items: Tensor, kinds: Tensor, source: torch.Generator) -> Tensor:
-        """Each item followed by per_class - 1 of its class, (batch_size,)."""
-        owner = kinds[:, None].expand(-1, self.per_class)
+    def _add_positives(self, items: Tensor, classes: Tensor, generator: torch.Generator) -> Tensor:
+        """Return each item followed by per_class - 1 items of its class, (batch_size,)."""
+        owner = classes[:, None].expand(-1, self.per_class)
         if self.replacement == "study":
-            mates = self.classes.take(owner, draw_with_replacement(self.classes.sizes[owner], source))
+            group = self.classes.take(owner, draw_with_replacement(self.classes.sizes[owner], generator))
         else:
             rows = torch.arange(len(items))
-            cards = draw_distinct(self.classes.sizes[kinds], torch.full_like(rows, self.per_class), source)
-            mates = self.classes.take(owner, cards.view_as(owner))
-            # the chosen item changes places with the first; where it was not dealt it takes the first one's place
-            mates[rows, (mates == items[:, None]).int().argmax(dim=1)] = mates[:, 0].clone()
-        mates[:, 0] = items
-        return mates.flatten()
+            members = draw_distinct(self.classes.sizes[classes], torch.full_like(rows, self.per_class), generator)
+            group = self.classes.take(owner, members.view_as(owner))
+            # the chosen item changes positions with the first; if it was not drawn it replaces the first
+            group[rows, (group == items[:, None]).int().argmax(dim=1)] = group[:, 0].clone()
+        group[:, 0] = items
+        return group.flatten()
 
 
 def select_centers(
     points: Tensor,
     count: int,
-    source: torch.Generator,
-    kinds: Tensor | None = None,
+    generator: torch.Generator,
+    classes: Tensor | None = None,
     due: Tensor | None = None,
-    share: int = 0,
+    farthest: int = 0,
 ) -> Tensor:
-    """Rows (count,) of points (P, D): one at random, then always the one whose nearest chosen row is farthest.
+    """Select rows (count,) of points: one at random, then always the one whose nearest selected row is farthest.
 
-    With `kinds` (P,) a kind is taken only once; rows that are `due` (P,) come before all others. With `share` > 1
-    each next row is drawn from so many of the farthest.
+    Args:
+        points: (P, D).
+        count: Number of rows to select.
+        generator: Source of random numbers.
+        classes: Class of each row, (P,). Each class is then selected only once.
+        due: Rows to select before all others, boolean (P,).
+        farthest: If above 1, draw each next row from this many of the farthest.
 
     >>> line = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
     >>> select_centers(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
@@ -105,22 +126,22 @@ def select_centers(
     squared = torch.cdist(points, points).square_()
     nearest = torch.full((points.shape[0],), torch.inf, dtype=points.dtype)
     free = torch.ones(points.shape[0], dtype=torch.bool)
-    picked: list[int] = []
+    selected: list[int] = []
     for _ in range(count):
-        able = free if due is None or not bool((free & due).any()) else free & due
-        score = nearest.masked_fill(~able, -1.0)
-        if not picked:
-            rows = able.nonzero().flatten()
-            row = int(rows[torch.randint(len(rows), (1,), generator=source)])
-        elif share > 1:
-            rows = score.topk(min(share, int(able.sum()))).indices
-            row = int(rows[torch.randint(len(rows), (1,), generator=source)])
+        allowed = free if due is None or not bool((free & due).any()) else free & due
+        score = nearest.masked_fill(~allowed, -1.0)
+        if not selected:
+            rows = allowed.nonzero().flatten()
+            row = int(rows[torch.randint(len(rows), (1,), generator=generator)])
+        elif farthest > 1:
+            rows = score.topk(min(farthest, int(allowed.sum()))).indices
+            row = int(rows[torch.randint(len(rows), (1,), generator=generator)])
         else:
             row = int(score.argmax())
-        picked.append(row)
+        selected.append(row)
         nearest = torch.minimum(nearest, squared[row])
-        if kinds is None:
+        if classes is None:
             free[row] = False
         else:
-            free &= kinds != kinds[row]
-    return torch.tensor(picked)
+            free &= classes != classes[row]
+    return torch.tensor(selected)

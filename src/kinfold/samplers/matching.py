@@ -1,4 +1,4 @@
-"""Of several candidate batches from a pool the one that is nearest to the pool (Roth et al., ICML 2020)."""
+"""Choice of the candidate batch that is most like a pool (Roth et al., ICML 2020)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,21 @@ from kinfold.samplers.class_turns import ClassTurns
 from kinfold.samplers.pool import Pool, draw_pool, draw_study_pool
 from kinfold.seeding import derive_batch_generator
 
-# points of the pool (P, D) and candidates (M, B) as rows of it -> the cost of each candidate (M,)
+# embeddings of the pool (P, D) and candidates (M, B) as rows of it -> the cost of each candidate (M,)
 Cost = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class CandidateMatcher:
-    """How pools and candidates are drawn."""
+    """Draws pools and candidate batches, and chooses the cheapest candidate.
+
+    Attributes:
+        batch_size: B, items per batch.
+        per_class: Items per class in a batch.
+        pool: P, items per pool.
+        candidates: M, candidate batches per pool.
+        replacement: As in `SPCSampler`.
+    """
 
     batch_size: int
     per_class: int
@@ -31,40 +39,40 @@ class CandidateMatcher:
         check_pool_size(self.pool, self.batch_size)
 
     def choose_batches(
-        self, classes: ClassIndex, table: Tensor, cost: Cost, batches: int, seed: int, epoch: int
+        self, classes: ClassIndex, embeddings: Tensor, cost: Cost, batches: int, seed: int, epoch: int
     ) -> Tensor:
-        """An epoch (batches, batch_size): the cheapest candidate of a new pool for every batch."""
+        """Return an epoch (batches, batch_size): for every batch, the cheapest candidate of a new pool."""
         turns = ClassTurns(len(classes))
         chosen = []
         for number in range(batches):
             pool, candidates = self.draw(classes, turns.due, derive_batch_generator(seed, epoch, number))
-            best = candidates[cost(table[pool.items].double(), candidates).argmin()]
+            best = candidates[cost(embeddings[pool.items].double(), candidates).argmin()]
             turns.mark_used(pool.class_of[best])
             chosen.append(pool.items[best])
         return torch.stack(chosen)
 
-    def draw(self, classes: ClassIndex, due: Tensor, source: torch.Generator) -> tuple[Pool, Tensor]:
-        """A pool, and candidates (M, B) as positions in it."""
+    def draw(self, classes: ClassIndex, due: Tensor, generator: torch.Generator) -> tuple[Pool, Tensor]:
+        """Draw a pool, and candidates (M, B) as positions in it."""
         study = self.replacement == "study"
         if study:
-            pool = draw_study_pool(classes, self.pool, self.per_class, source)
+            pool = draw_study_pool(classes, self.pool, self.per_class, generator)
         else:
-            pool = draw_pool(classes, self.pool, self.per_class, due, source)
+            pool = draw_pool(classes, self.pool, self.per_class, due, generator)
         groups = self.batch_size // self.per_class
         if study:
-            which = torch.randint(len(pool.classes), (self.candidates, groups), generator=source)
+            which = torch.randint(len(pool.classes), (self.candidates, groups), generator=generator)
         else:
-            # the classes whose turn it is are in every candidate before any other
-            chance = torch.rand(self.candidates, len(pool.classes), generator=source, dtype=torch.float64)
+            # due classes are in every candidate before any other
+            chance = torch.rand(self.candidates, len(pool.classes), generator=generator, dtype=torch.float64)
             which = (chance - due[pool.classes].double()).topk(groups, dim=1, largest=False).indices
-        # `per_class` distinct places of each class: the smallest of random keys
-        keys = torch.rand(*which.shape, int(pool.counts.max()), generator=source)
+        # `per_class` distinct positions in each class: those with the smallest random keys
+        keys = torch.rand(*which.shape, int(pool.counts.max()), generator=generator)  # (M, groups, largest class)
         absent = torch.arange(keys.shape[2]) >= pool.counts[which][:, :, None]
-        place = keys.masked_fill_(absent, 2.0).topk(self.per_class, dim=2, largest=False).indices
-        return pool, (pool.starts[which][:, :, None] + place).flatten(1)
+        positions = keys.masked_fill_(absent, 2.0).topk(self.per_class, dim=2, largest=False).indices
+        return pool, (pool.starts[which][:, :, None] + positions).flatten(1)
 
 
 def check_pool_size(pool: int, batch_size: int) -> None:
-    """ValueError for a pool that cannot hold a batch."""
+    """Raise a ValueError if a pool cannot hold a batch."""
     if pool < batch_size:
         raise ValueError(f"pool={pool} is smaller than batch_size={batch_size}; raise it, 512 is usual")

@@ -1,4 +1,4 @@
-"""The pool: some items of many classes, from which a batch is chosen and which stands for the whole set."""
+"""The pool: items of many classes, from which a batch is chosen and which stands for the whole dataset."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,17 @@ from kinfold.samplers.class_index import ClassIndex
 
 @dataclass(frozen=True)
 class Pool:
-    """Items of a pool, class by class: class number j of the pool has the `counts[j]` items from `starts[j]` on."""
+    """Items of a pool, sorted by class: the j-th class has `counts[j]` items, which start at `items[starts[j]]`.
 
-    items: Tensor  # (P,)
-    classes: Tensor  # (J,) distinct
-    counts: Tensor  # (J,)
+    Attributes:
+        items: Positions in the labels, (P,).
+        classes: The distinct classes, (J,).
+        counts: Number of items of each class, (J,).
+    """
+
+    items: Tensor
+    classes: Tensor
+    counts: Tensor
 
     @property
     def starts(self) -> Tensor:
@@ -23,32 +29,32 @@ class Pool:
 
     @property
     def class_of(self) -> Tensor:
-        """The class of every item, (P,)."""
+        """Class of every item, (P,)."""
         return self.classes.repeat_interleave(self.counts)
 
 
-def draw_pool(classes: ClassIndex, size: int, unit: int, due: Tensor, source: torch.Generator) -> Pool:
-    """`unit` items of each of size / unit classes: those that are due first, otherwise at random.
+def draw_pool(classes: ClassIndex, size: int, per_class: int, due: Tensor, generator: torch.Generator) -> Pool:
+    """Draw `per_class` items of each of size / per_class classes: due classes first, otherwise at random.
 
-    Where there are fewer classes each gives several units. Items are distinct, but for classes with fewer than `unit`;
-    a pool that is larger than the set is the set.
+    If there are fewer classes, each gives several times `per_class` items. Items are distinct, except in classes with
+    fewer than `per_class` items. A pool that is larger than the dataset is the dataset.
     """
-    units = size // unit
+    units = size // per_class
     drawn = min(units, len(classes))
-    chance = torch.rand(len(classes), generator=source, dtype=torch.float64)
+    chance = torch.rand(len(classes), generator=generator, dtype=torch.float64)
     chosen = (chance - due.double()).topk(drawn, largest=False).indices
     share = torch.full((drawn,), units // drawn)
     share[: units % drawn] += 1
     sizes = classes.sizes[chosen]
-    counts = torch.where(sizes >= unit, torch.minimum(share * unit, sizes), unit)
-    cards = draw_distinct(sizes, counts, source)
-    return Pool(classes.take(chosen.repeat_interleave(counts), cards), chosen, counts)
+    counts = torch.where(sizes >= per_class, torch.minimum(share * per_class, sizes), per_class)
+    members = draw_distinct(sizes, counts, generator)
+    return Pool(classes.take(chosen.repeat_interleave(counts), members), chosen, counts)
 
 
-def draw_study_pool(classes: ClassIndex, size: int, unit: int, source: torch.Generator) -> Pool:
-    """size / unit times a class, and `unit` items of it, all of them independent draws."""
-    drawn = draw_with_replacement(torch.full((size // unit,), len(classes)), source)
+def draw_study_pool(classes: ClassIndex, size: int, per_class: int, generator: torch.Generator) -> Pool:
+    """Draw size / per_class classes and `per_class` items of each, all independently, as Roth et al. did."""
+    drawn = draw_with_replacement(torch.full((size // per_class,), len(classes)), generator)
     chosen, units = torch.unique(drawn, return_counts=True)
-    counts = units * unit
+    counts = units * per_class
     owner = chosen.repeat_interleave(counts)
-    return Pool(classes.take(owner, draw_with_replacement(classes.sizes[owner], source)), chosen, counts)
+    return Pool(classes.take(owner, draw_with_replacement(classes.sizes[owner], generator)), chosen, counts)

@@ -1,4 +1,4 @@
-"""Items in random order, whatever their class: the batches of an ordinary shuffled data loader."""
+"""Items in random order, regardless of their class: the batches of an ordinary shuffled data loader."""
 
 import torch
 from torch import Tensor
@@ -12,13 +12,25 @@ from kinfold.seeding import derive_batch_generator
 
 
 class RandomSampler(Sampler):
-    """Every item once before any comes twice, and never twice in a batch. Classes come as often as they have items.
+    """Batches of random items: every item comes once before any comes twice, and never twice in a batch.
 
-    An epoch is N // batch_size batches (`batches` for another number): up to batch_size - 1 items, others in every
-    epoch, wait for the next one. Items may find no kin in their batch: use it for losses with proxies.
+    Classes come as often as they have items, and an item may have no positive in its batch: use it for losses with
+    proxies.
 
-    >>> len(RandomSampler([0, 1, 1, 2, 2], batch_size=2))
-    2
+    Args:
+        labels: Class of each item, (N,): integers or strings.
+        batch_size: Items per batch, over all processes.
+        batches: Batches per epoch; by default N // batch_size, so that up to batch_size - 1 items, other ones in every
+            epoch, are left out.
+        seed: Seed of all draws, together with the epoch.
+        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+
+    Raises:
+        ValueError: `batch_size` is larger than the number of items, or an option is invalid.
+
+    Example:
+        >>> len(RandomSampler([0, 1, 1, 2, 2], batch_size=2))
+        2
     """
 
     def __init__(
@@ -38,9 +50,9 @@ class RandomSampler(Sampler):
         super().__init__(classes, batch_size, items // batch_size if batches is None else batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
-        items = torch.tensor([len(self.classes.items)])
+        sizes = torch.tensor([len(self.classes.items)])
         visits = torch.zeros(self.batches, dtype=torch.int64)
-        dealt = draw_in_turns(
-            items, visits, torch.full_like(visits, self.batch_size), derive_batch_generator(self.seed, epoch)
+        members = draw_in_turns(
+            sizes, visits, torch.full_like(visits, self.batch_size), derive_batch_generator(self.seed, epoch)
         )
-        return dealt.view(self.batches, self.batch_size)
+        return members.view(self.batches, self.batch_size)

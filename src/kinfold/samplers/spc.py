@@ -1,4 +1,4 @@
-"""SPC-n: n samples of each of batch_size / n classes (Roth et al., ICML 2020)."""
+"""SPC-n: n samples per class (Roth et al., ICML 2020)."""
 
 import torch
 from torch import Tensor
@@ -12,19 +12,28 @@ from kinfold.seeding import derive_batch_generator
 
 
 class SPCSampler(Sampler):
-    """Classes take turns, and so do the items of a class: each comes once before any comes twice in an epoch.
+    """Batches with `per_class` items of each of batch_size / per_class classes (Roth et al., ICML 2020).
 
-    `replacement` says what may repeat within a batch:
-    "when-needed": items of a class that has fewer than `per_class`, as evenly as possible;
-    "never": nothing; classes with fewer than `per_class` items sit out;
-    "study": classes and items are drawn independently, as Roth et al. ran it: an item may be its own positive.
+    Classes take turns, and so do the items of a class: each comes once before any comes twice in an epoch.
 
-    An epoch is N // batch_size batches, or more where the classes would not all have a turn; `batches` sets another
-    number.
+    Args:
+        labels: Class of each item, (N,): integers or strings.
+        batch_size: Items per batch, over all processes. A multiple of `per_class`.
+        per_class: Items per class in a batch.
+        replacement: What may repeat within a batch. "when-needed": items of a class that has fewer than `per_class`, as
+            evenly as possible. "never": nothing; classes with fewer than `per_class` items are left out. "study":
+            classes and items are drawn independently, as in the code of Roth et al.; an item may be its own positive.
+        batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
+        seed: Seed of all draws, together with the epoch.
+        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
 
-    >>> sampler = SPCSampler(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
-    >>> [sorted(batch) for batch in sampler]
-    [[0, 1, 2, 3]]
+    Raises:
+        ValueError: An option is invalid, or the labels have too few classes for a batch.
+
+    Example:
+        >>> sampler = SPCSampler(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
+        >>> [sorted(batch) for batch in sampler]
+        [[0, 1, 2, 3]]
     """
 
     def __init__(
@@ -45,15 +54,15 @@ class SPCSampler(Sampler):
         super().__init__(classes, batch_size, batches, seed, rank, ranks)
 
     def plan(self, epoch: int) -> Tensor:
-        source = derive_batch_generator(self.seed, epoch)
+        generator = derive_batch_generator(self.seed, epoch)
         groups = self.batch_size // self.per_class
         if self.replacement == "study":
-            turns = draw_with_replacement(torch.full((self.batches * groups,), len(self.classes)), source)
+            turns = draw_with_replacement(torch.full((self.batches * groups,), len(self.classes)), generator)
             turns = turns.repeat_interleave(self.per_class)
-            cards = draw_with_replacement(self.classes.sizes[turns], source)
+            members = draw_with_replacement(self.classes.sizes[turns], generator)
         else:
             visits = torch.zeros(self.batches, dtype=torch.int64)
-            turns = draw_in_turns(torch.tensor([len(self.classes)]), visits, torch.full_like(visits, groups), source)
-            cards = draw_in_turns(self.classes.sizes, turns, torch.full_like(turns, self.per_class), source)
+            turns = draw_in_turns(torch.tensor([len(self.classes)]), visits, torch.full_like(visits, groups), generator)
+            members = draw_in_turns(self.classes.sizes, turns, torch.full_like(turns, self.per_class), generator)
             turns = turns.repeat_interleave(self.per_class)
-        return self.classes.take(turns, cards).view(self.batches, self.batch_size)
+        return self.classes.take(turns, members).view(self.batches, self.batch_size)

@@ -1,4 +1,4 @@
-"""Laws of the samplers: who comes how often, what never comes twice, and that ranks share one batch."""
+"""Properties of the samplers: how often classes and items come, what never repeats, and the parts of processes."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ from kinfold.samplers.balanced_draws import draw_distinct, draw_in_turns, draw_w
 from kinfold.samplers.class_turns import ClassTurns
 from kinfold.seeding import derive_batch_generator as batch_generator
 from tests.problems import generator
-from tests.samplers.problems import GROUPED, NAMES, epoch_of, labels_of, make
+from tests.samplers.problems import NAMES, PER_CLASS_SAMPLERS, epoch_of, labels_of, make
 
 EASY = settings(deadline=None, max_examples=40)
 SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=8)
@@ -23,58 +23,58 @@ def even(counts):
 
 
 @st.composite
-def grouped(draw):
+def per_class_problems(draw):
     """Class sizes and options of a sampler that takes per_class items of a class."""
-    found = draw(SIZES)
+    sizes = draw(SIZES)
     per_class = draw(st.integers(1, 4))
-    groups = draw(st.integers(1, len(found)))
+    groups = draw(st.integers(1, len(sizes)))
     seed, batches = draw(st.integers(0, 2**40)), draw(st.none() | st.integers(1, 9))
-    return found, {"batch_size": groups * per_class, "per_class": per_class, "seed": seed, "batches": batches}
+    return sizes, {"batch_size": groups * per_class, "per_class": per_class, "seed": seed, "batches": batches}
 
 
 @EASY
 @given(SIZES, st.lists(st.tuples(st.integers(0, 7), st.integers(1, 16)), min_size=1, max_size=12), st.integers(0, 999))
-def test_a_deal_is_even_over_the_deck_and_within_a_visit(sizes, visits, seed):
-    decks = [deck % len(sizes) for deck, _ in visits]
+def test_draws_in_turns_are_even_over_a_group_and_within_a_visit(sizes, visits, seed):
+    groups = [group % len(sizes) for group, _ in visits]
     counts = [count for _, count in visits]
-    cards = draw_in_turns(torch.tensor(sizes), torch.tensor(decks), torch.tensor(counts), generator(seed)).tolist()
-    assert len(cards) == sum(counts)
-    dealt = [Counter(dict.fromkeys(range(size), 0)) for size in sizes]
-    for deck, count in zip(decks, counts, strict=True):
-        visit = Counter(dict.fromkeys(range(sizes[deck]), 0))
-        visit.update(cards[:count])
-        cards = cards[count:]
-        assert set(visit) == set(range(sizes[deck]))
+    members = draw_in_turns(torch.tensor(sizes), torch.tensor(groups), torch.tensor(counts), generator(seed)).tolist()
+    assert len(members) == sum(counts)
+    totals = [Counter(dict.fromkeys(range(size), 0)) for size in sizes]
+    for group, count in zip(groups, counts, strict=True):
+        visit = Counter(dict.fromkeys(range(sizes[group]), 0))
+        visit.update(members[:count])
+        members = members[count:]
+        assert set(visit) == set(range(sizes[group]))
         assert even(visit.values())
-        dealt[deck].update(visit)
-        assert even(dealt[deck].values())
+        totals[group].update(visit)
+        assert even(totals[group].values())
 
 
-def test_every_hand_of_a_deck_is_equally_likely():
+def test_all_ordered_draws_from_a_group_are_equally_likely():
     visits = 30000
-    cards = draw_in_turns(torch.full((visits,), 4), torch.arange(visits), torch.full((visits,), 2), generator(3)).view(
-        -1, 2
-    )
-    hands = torch.bincount(cards[:, 0] * 4 + cards[:, 1], minlength=16).view(4, 4)
-    assert hands.diagonal().sum() == 0
-    off = hands[~torch.eye(4, dtype=torch.bool)]
+    members = draw_in_turns(
+        torch.full((visits,), 4), torch.arange(visits), torch.full((visits,), 2), generator(3)
+    ).view(-1, 2)
+    ordered_pairs = torch.bincount(members[:, 0] * 4 + members[:, 1], minlength=16).view(4, 4)
+    assert ordered_pairs.diagonal().sum() == 0
+    off = ordered_pairs[~torch.eye(4, dtype=torch.bool)]
     assert (off / visits).tolist() == pytest.approx([1 / 12] * 12, abs=0.01)
 
 
 @EASY
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 6)), min_size=1, max_size=9), st.integers(0, 999))
-def test_hands_are_distinct_while_the_deck_has_cards(decks, seed):
-    sizes, counts = (torch.tensor(column) for column in zip(*decks, strict=True))
-    for hand, (size, count) in zip(
-        draw_distinct(sizes, counts, generator(seed)).split(counts.tolist()), decks, strict=True
+def test_draws_are_distinct_while_the_group_has_members(groups, seed):
+    sizes, counts = (torch.tensor(column) for column in zip(*groups, strict=True))
+    for drawn, (size, count) in zip(
+        draw_distinct(sizes, counts, generator(seed)).split(counts.tolist()), groups, strict=True
     ):
-        times = torch.bincount(hand, minlength=size).tolist()
-        assert len(hand) == count
+        times = torch.bincount(drawn, minlength=size).tolist()
+        assert len(drawn) == count
         assert len(times) == size
         assert even(times)
 
 
-def test_every_set_of_cards_of_a_large_deck_is_equally_likely():
+def test_all_sets_drawn_from_a_large_group_are_equally_likely():
     visits = 60000
     sizes, counts = torch.full((visits,), 17), torch.full((visits,), 2)
     low, high = draw_distinct(sizes, counts, generator(1)).view(-1, 2).sort(dim=1).values.unbind(dim=1)
@@ -92,20 +92,20 @@ def test_uniform_draws_reach_every_number_equally():
 
 @EASY
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 999))
-def test_turns_are_even_for_whoever_takes_the_due_first(classes, group, seed):
+def test_turns_are_even_if_due_classes_come_first(classes, group, seed):
     turns, counts, source = ClassTurns(classes), torch.zeros(classes, dtype=torch.int64), generator(seed)
     group = min(group, classes)
     for _ in range(12):
-        taken = (torch.rand(classes, generator=source) - turns.due.float()).topk(group, largest=False).indices
-        turns.mark_used(taken)
-        counts[taken] += 1
+        chosen = (torch.rand(classes, generator=source) - turns.due.float()).topk(group, largest=False).indices
+        turns.mark_used(chosen)
+        counts[chosen] += 1
         assert even(counts.tolist())
 
 
-@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("name", PER_CLASS_SAMPLERS)
 @EASY
-@given(grouped())
-def test_a_batch_has_per_class_items_of_each_class_and_an_epoch_starves_none(name, problem):
+@given(per_class_problems())
+def test_a_batch_has_per_class_items_of_each_class_and_an_epoch_has_every_class(name, problem):
     sizes, options = problem
     labels = labels_of(sizes)
     sampler = make(name, labels, **options, pool=options["batch_size"] + 3, candidates=3)
@@ -115,13 +115,13 @@ def test_a_batch_has_per_class_items_of_each_class_and_an_epoch_starves_none(nam
     assert len(batches) == len(sampler) == (options["batches"] or enough)
     turns = Counter(dict.fromkeys(range(len(sizes)), 0))
     for batch in batches:
-        blocks = labels[torch.tensor(batch)].view(groups, per_class)
-        assert bool((blocks == blocks[:, :1]).all())
-        assert len(set(blocks[:, 0].tolist())) == groups
-        turns.update(blocks[:, 0].tolist())
-        for block in torch.tensor(batch).view(groups, per_class):
-            size = sizes[int(labels[block[0]])]
-            times = Counter(block.tolist())
+        groups_of_labels = labels[torch.tensor(batch)].view(groups, per_class)
+        assert bool((groups_of_labels == groups_of_labels[:, :1]).all())
+        assert len(set(groups_of_labels[:, 0].tolist())) == groups
+        turns.update(groups_of_labels[:, 0].tolist())
+        for group in torch.tensor(batch).view(groups, per_class):
+            size = sizes[int(labels[group[0]])]
+            times = Counter(group.tolist())
             assert len(times) == min(size, per_class), "items are distinct while the class has others"
             assert even(times.values())
     assert even(turns.values()), "classes take turns"
@@ -130,7 +130,7 @@ def test_a_batch_has_per_class_items_of_each_class_and_an_epoch_starves_none(nam
 
 
 @EASY
-@given(grouped())
+@given(per_class_problems())
 def test_spc_shows_the_items_of_a_class_equally_often(problem):
     sizes, options = problem
     labels = labels_of(sizes)
@@ -139,9 +139,9 @@ def test_spc_shows_the_items_of_a_class_equally_often(problem):
         assert even(times[labels == label].tolist())
 
 
-@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("name", PER_CLASS_SAMPLERS)
 @EASY
-@given(grouped())
+@given(per_class_problems())
 def test_never_repeats_nothing_and_leaves_small_classes_out(name, problem):
     sizes, options = problem
     sizes = [max(size, options["per_class"]) for size in sizes]
@@ -155,16 +155,16 @@ def test_never_repeats_nothing_and_leaves_small_classes_out(name, problem):
 
 @EASY
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(2, 12), st.integers(0, 999))
-def test_spc_r_draws_classes_evenly_and_the_last_item_has_a_mate(sizes, batch_size, seed):
+def test_spc_r_draws_classes_evenly_and_the_last_item_has_a_positive(sizes, batch_size, seed):
     labels = labels_of(sizes)
     table = torch.tensor(epoch_of(make("spc-r", labels, batch_size=batch_size, seed=seed)))
-    kinds = labels[table]
-    assert even(torch.bincount(kinds[:, :-1].flatten(), minlength=len(sizes)).tolist())
-    assert bool((kinds[:, :-1] == kinds[:, -1:]).any(dim=1).all())
-    for row, kind in zip(table, kinds, strict=True):
-        for label in kind.unique().tolist():
-            times = torch.bincount(row[kind == label], minlength=len(labels))[labels == label].tolist()
-            assert even(times), "no item comes twice before its class has run out"
+    classes = labels[table]
+    assert even(torch.bincount(classes[:, :-1].flatten(), minlength=len(sizes)).tolist())
+    assert bool((classes[:, :-1] == classes[:, -1:]).any(dim=1).all())
+    for row, row_classes in zip(table, classes, strict=True):
+        for label in row_classes.unique().tolist():
+            times = torch.bincount(row[row_classes == label], minlength=len(labels))[labels == label].tolist()
+            assert even(times), "no item comes twice before its class has no other left"
 
 
 def test_spc_r_with_many_singletons_repeats_no_item():
@@ -198,11 +198,11 @@ def test_random_shows_all_items_equally_often_and_none_twice_in_a_batch(sizes, b
 @pytest.mark.parametrize("name", NAMES)
 @EASY
 @given(st.integers(0, 999), st.integers(0, 5), st.sampled_from([2, 3, 5]))
-def test_the_ranks_together_have_the_batches_of_one(name, seed, epoch, ranks):
+def test_the_parts_of_all_processes_are_the_batches_of_one_process(name, seed, epoch, world_size):
     labels = labels_of([3, 5, 2, 6, 1, 4])
     options = {"batch_size": 8, "per_class": 2, "seed": seed, "pool": 10, "candidates": 3, "bins": 5}
     whole = epoch_of(make(name, labels, **options), epoch)
-    parts = [epoch_of(make(name, labels, **options, rank=rank, ranks=ranks), epoch) for rank in range(ranks)]
+    parts = [epoch_of(make(name, labels, **options, rank=rank, ranks=world_size), epoch) for rank in range(world_size)]
     for batch, *shards in zip(whole, *parts, strict=True):
         assert [index for shard in shards for index in shard] == batch
         assert even([len(shard) for shard in shards])
@@ -210,7 +210,7 @@ def test_the_ranks_together_have_the_batches_of_one(name, seed, epoch, ranks):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("replacement", ["when-needed", "study"])
-def test_epochs_and_seeds_differ_and_come_back(name, replacement):
+def test_epochs_and_seeds_differ_and_can_be_repeated(name, replacement):
     labels = labels_of([6] * 12)
     options = {"batch_size": 12, "per_class": 2, "pool": 20, "candidates": 3, "replacement": replacement}
     sampler = make(name, labels, seed=1, **options)
@@ -230,9 +230,9 @@ def test_the_batches_of_an_epoch_have_their_own_random_numbers(name):
 
 
 def test_seed_epoch_and_batch_give_different_streams():
-    places = [(seed, epoch, batch) for seed in range(4) for epoch in range(4) for batch in (None, 0, 1, 2)]
-    first = {float(torch.rand(1, generator=batch_generator(*place), dtype=torch.float64)) for place in places}
-    assert len(first) == len(places)
+    keys = [(seed, epoch, batch) for seed in range(4) for epoch in range(4) for batch in (None, 0, 1, 2)]
+    first = {float(torch.rand(1, generator=batch_generator(*key), dtype=torch.float64)) for key in keys}
+    assert len(first) == len(keys)
 
 
 def test_study_draws_classes_and_items_independently():
@@ -248,7 +248,7 @@ def test_study_draws_classes_and_items_independently():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
-def test_study_works_with_fewer_classes_than_a_batch_asks_for(name):
+def test_study_works_with_fewer_classes_than_a_batch_needs(name):
     labels = labels_of([1, 3])
     options = {"batch_size": 12, "per_class": 2, "pool": 16, "candidates": 3, "replacement": "study"}
     for batch in epoch_of(make(name, labels, **options)):
@@ -256,15 +256,15 @@ def test_study_works_with_fewer_classes_than_a_batch_asks_for(name):
         assert set(batch) <= set(range(4))
 
 
-def test_the_study_s_last_item_of_spc_r_has_a_mate():
+def test_the_last_item_of_the_study_variant_of_spc_r_has_a_positive():
     labels = labels_of([1] * 30 + [4] * 5)
     table = torch.tensor(epoch_of(make("spc-r", labels, batch_size=6, replacement="study", batches=500)))
-    kinds = labels[table]
-    assert bool((kinds[:, :-1] == kinds[:, -1:]).any(dim=1).all())
-    assert (torch.bincount(kinds[:, :-1].flatten()) / 2500).tolist() == pytest.approx([1 / 35] * 35, abs=0.02)
+    classes = labels[table]
+    assert bool((classes[:, :-1] == classes[:, -1:]).any(dim=1).all())
+    assert (torch.bincount(classes[:, :-1].flatten()) / 2500).tolist() == pytest.approx([1 / 35] * 35, abs=0.02)
 
 
-def test_an_epoch_of_a_large_set_keeps_the_laws():
+def test_an_epoch_of_a_large_dataset_has_the_same_properties():
     """As many items and classes as Stanford Online Products."""
     sizes = torch.randint(2, 9, (11318,), generator=generator(0))
     labels = torch.arange(11318).repeat_interleave(sizes)

@@ -1,4 +1,4 @@
-"""In real processes each rank finds its place by itself, and the stretches put together are the global batch."""
+"""In real processes every process finds its rank by itself, and the parts together are the global batch."""
 
 import json
 
@@ -8,25 +8,25 @@ import kinfold
 from tests import torchrun
 
 
-def launched(module, tmp_path):
-    """What two ranks of a module wrote down."""
-    out = tmp_path / "found.json"
+def launch(module, tmp_path):
+    """Run a module in two processes and return what it wrote."""
+    out = tmp_path / "result.json"
     torchrun.run(2, module, out)
     return json.loads(out.read_text())
 
 
 def test_two_processes_share_the_batches_of_one(tmp_path):
-    found = launched("tests.samplers.distributed_run", tmp_path)
-    first, second = found["ranks"]
+    result = launch("tests.samplers.distributed_run", tmp_path)
+    first, second = result["ranks"]
     for name in kinfold.list("samplers"):
         for epoch in range(2):
             together = [a + b for a, b in zip(first[name][epoch], second[name][epoch], strict=True)]
-            assert together == found["whole"][name][epoch], name
-        assert found["whole"][name][0] != found["whole"][name][1]
+            assert together == result["whole"][name][epoch], name
+        assert result["whole"][name][0] != result["whole"][name][1]
 
 
-def joined(first, second):
-    """The parts of both ranks put together, epoch by epoch."""
+def join(first, second):
+    """Join the parts of both processes, epoch by epoch."""
     return [[a + b for a, b in zip(*epoch, strict=True)] for epoch in zip(first, second, strict=True)]
 
 
@@ -36,17 +36,17 @@ def global_epochs():
 
 
 def test_lightning_trains_on_new_global_batches_in_every_epoch(tmp_path):
-    """With ddp on two ranks, from the start and from a checkpoint; its own sharing out is refused."""
-    first, second = launched("tests.samplers.lightning_run", tmp_path)
-    assert joined(first["whole"], second["whole"]) == global_epochs()
-    assert joined(first["resumed"], second["resumed"]) == global_epochs()[2:]
+    """With DDP on two processes, from the start and from a checkpoint; Lightning's own sampler is refused."""
+    first, second = launch("tests.samplers.lightning_run", tmp_path)
+    assert join(first["whole"], second["whole"]) == global_epochs()
+    assert join(first["resumed"], second["resumed"]) == global_epochs()[2:]
     assert "Trainer(use_distributed_sampler=False)" in first["refusal"]
 
 
 def test_accelerate_trains_on_new_global_batches_in_every_epoch(tmp_path):
     """Prepared with split_batches, or not prepared; from the start and from a checkpoint within an epoch."""
-    first, second = launched("tests.samplers.accelerate_run", tmp_path)
-    for way in ("split", "unprepared", "resumed"):
-        assert joined(first[way], second[way]) == global_epochs(), way
+    first, second = launch("tests.samplers.accelerate_run", tmp_path)
+    for setup in ("split", "unprepared", "resumed"):
+        assert join(first[setup], second[setup]) == global_epochs(), setup
     assert "rank=0, ranks=1" in first["refusal"]
     assert "split_batches=True" in first["refusal"]
