@@ -31,12 +31,12 @@ def test_json_says_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp
     page = tmp_path / "page.html"
     code, printed, _ = run(capsys, monkeypatch, "report", image_run(), "--out", page, "--points", "30", "--json")
     assert code == 0
-    found = json.loads(printed)
-    assert found["page"] == str(page)
-    assert found["kind"] == "run"
-    assert [(space["count"], space["shown"]) for space in found["spaces"]] == [(124, 30)]
-    assert any("one seed" in sentence for sentence in found["missing"])
-    assert found["tables"][0]["rows"][0]["cells"]["recall@1"]["count"] == 1
+    summary = json.loads(printed)
+    assert summary["page"] == str(page)
+    assert summary["kind"] == "run"
+    assert [(space["count"], space["shown"]) for space in summary["spaces"]] == [(124, 30)]
+    assert any("one seed" in sentence for sentence in summary["missing"])
+    assert summary["tables"][0]["rows"][0]["cells"]["recall@1"]["count"] == 1
     assert "data:image/" in page.read_text()
 
 
@@ -51,8 +51,8 @@ def test_json_says_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp
 )
 def test_wrong_input(arguments, message, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    given = [feature_run() if word == "RUN" else word for word in arguments]
-    code, _, errors = run(capsys, monkeypatch, "report", *given)
+    arguments = [feature_run() if argument == "RUN" else argument for argument in arguments]
+    code, _, errors = run(capsys, monkeypatch, "report", *arguments)
     assert code == 2
     assert message in errors
     assert not [*tmp_path.iterdir()]

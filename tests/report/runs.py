@@ -35,7 +35,7 @@ def break_off(step):
 
 
 def feature_file(folder, test=True, split=True):
-    """Rows around sixteen centres: ten classes to learn from, six with difficult names to test on."""
+    """Rows around sixteen centers: ten classes to learn from, six with difficult names to test on."""
     draw = np.random.default_rng(0)
     labels = np.repeat(np.arange(16), EACH)
     rows = draw.normal(size=(16, 8))[labels] + 0.7 * draw.normal(size=(len(labels), 8))
@@ -63,10 +63,10 @@ def picture_table(folder):
     draw = np.random.default_rng(0)
     rows = []
     for label in range(8):
-        centre = draw.uniform(0, 255, size=(12, 12))
+        center = draw.uniform(0, 255, size=(12, 12))
         for number in range(5):
             name = f"{label}-{number}.png"
-            Image.fromarray((0.7 * centre + draw.uniform(0, 76, size=(12, 12))).astype(np.uint8)).save(inside / name)
+            Image.fromarray((0.7 * center + draw.uniform(0, 76, size=(12, 12))).astype(np.uint8)).save(inside / name)
             rows.append([name, f"kind {label}", "train" if label < 4 else "test"])
     (inside / "7-4.png").rename(folder / "secret-holiday.png")
     rows[-1][0] = "../secret-holiday.png"
@@ -86,6 +86,6 @@ def image_run(folder):
     return train(merge_tables(RECIPE, changes), folder / "run")
 
 
-def said(content, words):
-    """The sentences of a report on what to know that hold these words."""
-    return [sentence for sentence in content["missing"] if words in sentence]
+def find_remarks(content, text):
+    """Return the remarks of a report that contain a text."""
+    return [sentence for sentence in content["missing"] if text in sentence]

@@ -1,4 +1,4 @@
-"""Picture grids: frames that can be told apart, any name, any picture."""
+"""Image grids: frames that differ, any name, any image."""
 
 import numpy as np
 import pytest
@@ -6,27 +6,27 @@ from PIL import Image, ImageFont
 
 from kinfold.report import drawable_text
 from kinfold.report import neighbor_grid as grid
-from kinfold.report.drawable_text import make_drawable, measure_width, shorten_label
+from kinfold.report.drawable_text import make_drawable
 from kinfold.report.neighbor_grid import RIGHT, SIDE, WRONG, Tile, draw_grid
 
 
-def picture(size=(40, 30), colour=(10, 200, 10)):
-    return Image.new("RGB", size, colour)
+def picture(size=(40, 30), color=(10, 200, 10)):
+    return Image.new("RGB", size, color)
 
 
-def drawn(tmp_path, query, neighbours):
-    draw_grid(query, neighbours, tmp_path / "grid.png")
+def drawn(tmp_path, query, neighbors):
+    draw_grid(query, neighbors, tmp_path / "grid.png")
     assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
     with Image.open(tmp_path / "grid.png") as image:
         assert image.format == "PNG"
         return np.asarray(image)
 
 
-def count(pixels, colour):
-    return int((pixels == colour).all(axis=-1).sum())
+def count(pixels, color):
+    return int((pixels == color).all(axis=-1).sum())
 
 
-def test_frames_say_right_and_wrong(tmp_path):
+def test_frames_mark_correct_and_wrong_neighbors(tmp_path):
     query = Tile(("query",), picture(), "query")
     for mark, there, absent in [("right", RIGHT, WRONG), ("wrong", WRONG, RIGHT)]:
         pixels = drawn(tmp_path, query, [Tile(("1",), picture(), mark)])
@@ -38,15 +38,15 @@ def test_frames_say_right_and_wrong(tmp_path):
     assert count(pixels, RIGHT) == count(pixels, WRONG) == 0
 
 
-def test_frames_differ_without_colour_too(tmp_path):
+def test_frames_differ_without_color_too(tmp_path):
     """Right is darker, and solid: its edge has no gap; wrong is dashed: half of its edge is paper."""
     edges = {}
     for mark in ("right", "wrong"):
         tiles = [Tile(("1",), picture(), mark)]
         pixels = drawn(tmp_path, Tile(("query",), picture(), "query"), tiles)
-        grey = np.asarray(Image.fromarray(pixels).convert("L"))
+        gray = np.asarray(Image.fromarray(pixels).convert("L"))
         left = grid.GAP + SIDE + 2 * grid.FRAME + grid.GAP
-        edges[mark] = grey[grid.GAP + 1, left : left + SIDE + 2 * grid.FRAME]
+        edges[mark] = gray[grid.GAP + 1, left : left + SIDE + 2 * grid.FRAME]
     assert (edges["right"] < 100).all()
     assert 0.4 < (edges["wrong"] == 255).mean() < 0.6
     assert edges["wrong"].min() - edges["right"].max() > 50
@@ -95,14 +95,22 @@ def test_any_name_can_be_drawn(name, tmp_path):
     drawn(tmp_path, Tile((name, name), picture(), "query"), [Tile((name,), None, "wrong")])
 
 
-def test_letters_that_no_font_has_are_written_as_code_points(monkeypatch):
-    assert make_drawable("wren é") == "wren é"
-    assert make_drawable("\ue123") == "U+E123"
-    assert make_drawable("a\nb") == "aU+000Ab"
-    assert make_drawable("\U0001f9ff") == "U+1F9FF"
+def test_many_neighbors_fill_several_rows(tmp_path):
+    few = drawn(tmp_path, Tile((), picture(), "query"), [Tile((), picture())] * 5)
+    many = drawn(tmp_path, Tile((), picture(), "query"), [Tile((), picture())] * 99)
+    assert few.shape[0] < SIDE * 1.5
+    assert 0.5 < many.shape[0] / many.shape[1] < 2
+    assert many.shape[1] > few.shape[1]
 
 
-def test_the_plain_font_of_a_small_pillow_is_enough(tmp_path, monkeypatch):
+def test_wrong_file_names_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"a picture grid is a \.png file"):
+        draw_grid(Tile((), picture()), [], tmp_path / "grid.jpg")
+    with pytest.raises(ValueError, match="there is no folder"):
+        draw_grid(Tile((), picture()), [], tmp_path / "nowhere" / "grid.png")
+
+
+def test_the_basic_font_of_pillow_is_enough(tmp_path, monkeypatch):
     """Without FreeType, Pillow has one font of 256 letters, and raises for all others."""
     monkeypatch.setattr(ImageFont, "load_default", lambda size=None: ImageFont.load_default_imagefont())
     caches = (drawable_text.load_fonts, drawable_text.find_font)
@@ -114,27 +122,3 @@ def test_the_plain_font_of_a_small_pillow_is_enough(tmp_path, monkeypatch):
     finally:
         for cache in caches:
             cache.cache_clear()
-
-
-def test_long_names_are_cut_to_the_width():
-    assert shorten_label("wren", 100) == "wren"
-    cut = shorten_label("a very long name of a class", 80)
-    assert cut.endswith("...")
-    assert "a very long name of a class".startswith(cut[:-3])
-    assert measure_width(cut) <= 80 < measure_width(cut[:-3] + "mm...")
-    assert shorten_label("abc", 0) == "..."
-
-
-def test_many_neighbours_fill_rows(tmp_path):
-    few = drawn(tmp_path, Tile((), picture(), "query"), [Tile((), picture())] * 5)
-    many = drawn(tmp_path, Tile((), picture(), "query"), [Tile((), picture())] * 99)
-    assert few.shape[0] < SIDE * 1.5
-    assert 0.5 < many.shape[0] / many.shape[1] < 2
-    assert many.shape[1] > few.shape[1]
-
-
-def test_wrong_places(tmp_path):
-    with pytest.raises(ValueError, match=r"a picture grid is a \.png file"):
-        draw_grid(Tile((), picture()), [], tmp_path / "grid.jpg")
-    with pytest.raises(ValueError, match="there is no folder"):
-        draw_grid(Tile((), picture()), [], tmp_path / "nowhere" / "grid.png")

@@ -7,9 +7,8 @@ import pytest
 
 from kinfold.report.page import write_page
 from kinfold.report.page.html import ASSETS, SCRIPTS, embed_json
-
-from . import fake_content
-from .browser_pages import HOSTILE, click_point, open_page
+from tests.report import fake_content
+from tests.report.browser_pages import HOSTILE, click_point, open_page
 
 
 def hostile_content():
@@ -53,16 +52,16 @@ def test_hostile_names_are_shown_as_text_everywhere(browser, folder):
         assert shown.locator("img, b, iframe, [onerror]").count() == 0
         assert shown.locator("h1").inner_text() == HOSTILE[0]
         assert shown.title() == HOSTILE[0]
-        words = shown.locator("body").inner_text()
+        text = shown.locator("body").inner_text()
         for name in HOSTILE[:6]:
-            assert name in words
+            assert name in text
         assert (
             shown.locator("bdi", has_text=HOSTILE[4]).first.evaluate("one => getComputedStyle(one).unicodeBidi")
             == "isolate"
         )
 
 
-def test_pictures_come_from_inside_the_file_only(browser, folder):
+def test_images_come_from_inside_the_file_only(browser, folder):
     content = fake_content.make_content()
     content["thumbnails"]["sheets"] = ["http://127.0.0.1:9/sheet.png"]
     with open_page(browser, write_page(content, folder / "outside.html")) as shown:
@@ -83,11 +82,11 @@ def test_the_policy_stops_what_would_slip_in(browser, usual):
                 document.addEventListener('securitypolicyviolation', event => stopped.push(event.effectiveDirective));
                 const script = document.createElement('script');
                 script.textContent = 'window.slipped = true';
-                const place = document.createElement('div');
-                place.innerHTML = `<img src="http://127.0.0.1:${port}/x.png" onerror="window.slipped = true">`;
-                document.body.append(script, place);
+                const box = document.createElement('div');
+                box.innerHTML = `<img src="http://127.0.0.1:${port}/x.png" onerror="window.slipped = true">`;
+                document.body.append(script, box);
                 await fetch(`http://127.0.0.1:${port}/`).catch(() => null);
-                await new Promise(done => setTimeout(done, 100));
+                await new Promise(resolve => setTimeout(resolve, 100));
                 return [...stopped, String(window.slipped)];
             }""",
             server.getsockname()[1],

@@ -5,22 +5,21 @@ import re
 import pytest
 
 from kinfold.report.page import write_page
+from tests.report import fake_content
+from tests.report.browser_pages import click_point, find_isolated, open_page, wait_for_change
 
-from . import fake_content
-from .browser_pages import alone, changed, click_point, open_page
 
-
-def test_hovering_shows_the_picture_and_the_class(browser, usual):
+def test_hovering_shows_the_image_and_the_class(browser, usual):
     content = fake_content.make_content()
     space = content["spaces"][0]
     with open_page(browser, usual) as shown:
-        place = alone(content)[0]
+        item = find_isolated(content)[0]
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
-        canvas.hover(position=canvas.evaluate("(canvas, place) => canvas.whereIs(place)", place))
+        canvas.hover(position=canvas.evaluate("(canvas, item) => canvas.whereIs(item)", item))
         tip = shown.locator(".stage .readout")
         assert tip.is_visible()
-        assert tip.inner_text().strip() == space["classes"][space["labels"][place]]
+        assert tip.inner_text().strip() == space["classes"][space["labels"][item]]
         shown.wait_for_function(
             "() => { const c = document.querySelector('.stage .readout canvas');"
             " return c && c.getContext('2d').getImageData(24, 24, 1, 1).data[3] === 255; }"
@@ -31,49 +30,49 @@ def test_hovering_shows_the_picture_and_the_class(browser, usual):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pictures", [None, 0])
-def test_clicking_a_point_shows_what_it_finds(browser, folder, packed, pictures):
+def test_clicking_a_point_shows_its_neighbors(browser, folder, packed, pictures):
     content = fake_content.make_content()
     path = write_page(
         fake_content.make_content(packed=packed, pictures=pictures), folder / f"click-{packed}-{pictures}.html"
     )
     space = content["spaces"][0]
-    candidates = alone(content)
-    mixed = [place for place in candidates if 0 < sum(_right(space, place)) < 10]
-    place = mixed[0]
+    candidates = find_isolated(content)
+    mixed = [item for item in candidates if 0 < sum(_list_correct(space, item)) < 10]
+    item = mixed[0]
     with open_page(browser, path) as shown:
-        click_point(shown, place)
+        click_point(shown, item)
         panel = shown.locator(".panel")
         tiles = panel.locator(".tiles .tile")
-        assert panel.locator(".what .class").inner_text() == space["classes"][space["labels"][place]]
-        assert ["right" in tile.get_attribute("class").split() for tile in tiles.all()] == _right(space, place)
+        assert panel.locator(".what .class").inner_text() == space["classes"][space["labels"][item]]
+        assert ["right" in tile.get_attribute("class").split() for tile in tiles.all()] == _list_correct(space, item)
         assert panel.locator("canvas").count() == (11 if pictures is None else 0)
         if pictures == 0:
-            named = [tile.locator(".instead").inner_text() for tile in tiles.all()]
-            assert named == [space["classes"][label] for label in space["neighbor_labels"][place]]
-        # right and wrong differ without colour too
+            names = [tile.locator(".instead").inner_text() for tile in tiles.all()]
+            assert names == [space["classes"][label] for label in space["neighbor_labels"][item]]
+        # right and wrong differ without color too
         styles = {
             kind: panel.locator(f".tiles .tile.{kind}").first.evaluate("tile => getComputedStyle(tile).borderTopStyle")
             for kind in ("right", "wrong")
         }
         assert styles == {"right": "solid", "wrong": "dashed"}
-        first = space["neighbors"][place][0]
-        tiles.first.click()  # a neighbour is a query too
-        assert ["right" in tile.get_attribute("class").split() for tile in tiles.all()] == _right(space, first)
+        first = space["neighbors"][item][0]
+        tiles.first.click()  # a neighbor is a query too
+        assert ["right" in tile.get_attribute("class").split() for tile in tiles.all()] == _list_correct(space, first)
         shown.locator(".stage canvas").first.press("Escape")
         assert tiles.count() == 0
 
 
-def _right(space, place):
-    return [label == space["labels"][place] for label in space["neighbor_labels"][place]]
+def _list_correct(space, item):
+    return [label == space["labels"][item] for label in space["neighbor_labels"][item]]
 
 
-def test_neighbours_that_are_not_on_the_map_are_shown_but_cannot_be_chosen(browser, folder):
+def test_neighbors_that_are_not_on_the_map_are_shown_but_cannot_be_chosen(browser, folder):
     content = fake_content.make_content()
     space = content["spaces"][0]
-    place = alone(content)[0]
-    space["neighbors"][place][2] = -1 - space["neighbor_labels"][place][2]
+    item = find_isolated(content)[0]
+    space["neighbors"][item][2] = -1 - space["neighbor_labels"][item][2]
     with open_page(browser, write_page(content, folder / "beyond.html")) as shown:
-        click_point(shown, place)
+        click_point(shown, item)
         tiles = shown.locator(".panel .tiles .tile")
         assert [tile.evaluate("tile => tile.tagName") for tile in tiles.all()].count("SPAN") == 1
         assert tiles.nth(2).evaluate("tile => tile.tagName") == "SPAN"
@@ -94,7 +93,7 @@ def test_classes_are_found_by_a_part_of_their_name(browser, folder):
         box.press("Enter")
         assert shown.locator(".matches").is_hidden()
         assert f"{names[1]} {labels.count(1)} items" in shown.locator(".panel").inner_text()
-        assert changed(shown.locator(".stage canvas").first, before)
+        assert wait_for_change(shown.locator(".stage canvas").first, before)
         box.fill("wre")
         box.press("Enter")
         assert names[3] in shown.locator(".panel").inner_text()
@@ -147,14 +146,14 @@ def test_the_map_zooms_by_two_fingers_and_one_still_scrolls_the_page(browser, us
         fingers = shown.context.new_cdp_session(shown)
 
         def touch(kind, reach=None):
-            places = (
+            points = (
                 []
                 if reach is None
                 else [{"x": middle[0] + side * reach, "y": middle[1], "id": side} for side in (0, 1)]
             )
-            for place in places[:1]:
-                place["x"] -= reach
-            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": places})
+            for point in points[:1]:
+                point["x"] -= reach
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
         touch("touchStart", 20)
         for reach in (25, 30, 35, 40):
@@ -181,10 +180,10 @@ def test_a_confused_pair_is_shown_on_the_map(browser, usual):
         assert shown.locator(".panel p .class").all_inner_texts() == [pair["first"], pair["second"]]
 
 
-def test_pictures_can_stand_in_for_dots(browser, usual):
+def test_images_can_replace_dots(browser, usual):
     with open_page(browser, usual) as shown:
         canvas = shown.locator(".stage canvas").first
         canvas.scroll_into_view_if_needed()
         dots = canvas.screenshot()
         shown.get_by_label("images", exact=True).check()
-        assert changed(canvas, dots)
+        assert wait_for_change(canvas, dots)

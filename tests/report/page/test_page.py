@@ -7,9 +7,8 @@ import pytest
 
 from kinfold.report.page import write_page
 from kinfold.report.page.html import render_page
-
-from . import fake_content
-from .browser_pages import click_point, open_page
+from tests.report import fake_content
+from tests.report.browser_pages import click_point, open_page
 
 NONE = "\N{EN DASH}"
 
@@ -77,9 +76,9 @@ def test_cells_say_mean_half_width_and_what_was_published(browser, folder):
         "published": None,
     }
     with open_page(browser, write_page(content, folder / "cells.html")) as shown:
-        found = column(shown, "recall@1, %")
-        assert found[0] == "86.1 ± 1.2"
-        assert found[1].startswith(NONE)
+        cells = column(shown, "recall@1, %")
+        assert cells[0] == "86.1 ± 1.2"
+        assert cells[1].startswith(NONE)
         assert column(shown, "published")[:3] == ["87.20", "", "87.3"]
         assert shown.locator("#results td strong").all_inner_texts()[0] == "86.1"
         assert shown.locator("#results table.data").first.locator("td strong").count() == 1
@@ -90,12 +89,12 @@ def test_every_column_sorts_both_ways_and_what_is_missing_stays_last(browser, us
     with open_page(browser, usual) as shown:
         heads = shown.locator("#results table.data").first.locator("thead th")
         before = column(shown, "method")
-        for place in range(heads.count()):
-            heads.nth(place).locator("button").click()
-            first = heads.nth(place).get_attribute("aria-sort")
+        for item in range(heads.count()):
+            heads.nth(item).locator("button").click()
+            first = heads.nth(item).get_attribute("aria-sort")
             one = column(shown, "method")
-            heads.nth(place).locator("button").press("Enter")
-            assert {first, heads.nth(place).get_attribute("aria-sort")} == {"ascending", "descending"}
+            heads.nth(item).locator("button").press("Enter")
+            assert {first, heads.nth(item).get_attribute("aria-sort")} == {"ascending", "descending"}
             assert shown.locator("#results table.data").first.locator("th[aria-sort]").count() == 1
             other = column(shown, "method")
             assert sorted(one) == sorted(other) == sorted(before)

@@ -6,9 +6,8 @@ import pytest
 from PIL import Image
 
 from kinfold.report.page import write_page
-
-from . import fake_content
-from .browser_pages import HOSTILE, changed, open_page
+from tests.report import fake_content
+from tests.report.browser_pages import HOSTILE, open_page, wait_for_change
 
 
 def test_dark_follows_the_system_and_the_switch(browser, usual):
@@ -19,7 +18,7 @@ def test_dark_follows_the_system_and_the_switch(browser, usual):
         shown.locator("button.theme").click()
         light = shown.evaluate(paper)
         assert light != dark
-        assert changed(shown.locator(".stage canvas").first, map_dark)
+        assert wait_for_change(shown.locator(".stage canvas").first, map_dark)
         shown.reload()
         shown.wait_for_selector("html[data-ready]")
         assert shown.evaluate(paper) == light  # the choice is kept
@@ -69,8 +68,8 @@ def test_text_has_contrast(browser, usual, theme):
 
 
 def contrast(one, two):
-    def brightness(colour):
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    def brightness(color):
+        parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

@@ -3,9 +3,8 @@
 import re
 
 from kinfold.report.page import write_page
-
-from . import fake_content
-from .browser_pages import open_page
+from tests.report import fake_content
+from tests.report.browser_pages import open_page
 
 
 def ticks(figure):
@@ -27,7 +26,7 @@ def training_chart(title, *series, scale="linear", limits=None, **changes):
     return fake_content.make_chart(title, fake_content.make_axis("step", integer=True), y, [*series], **changes)
 
 
-def test_shares_end_at_one_and_steps_are_whole(browser, folder):
+def test_fractions_end_at_one_and_steps_are_integers(browser, folder):
     content = fake_content.make_content(points=30)
     line = fake_content.make_series
     content["charts"]["training"] = [
@@ -44,7 +43,7 @@ def test_shares_end_at_one_and_steps_are_whole(browser, folder):
             assert across
             assert all(value == round(value) for value in across), name
             assert max(up) <= 1, name
-        assert min(ticks(figure_named(shown, "validation ami"))[1]) < 0  # what is below zero is still seen
+        assert min(ticks(figure_named(shown, "validation ami"))[1]) < 0  # a value below zero stays in view
         for name in ("recall@k", "ROC", "precision and recall"):
             assert max(ticks(figure_named(shown, name))[1]) <= 1
         scattered = shown.locator("#spectra figure", has=shown.locator("circle.method"))
@@ -67,7 +66,7 @@ def test_losses_of_different_size_are_all_seen(browser, folder):
         assert "NaN" not in figure.locator(".plot > svg").inner_html()
 
 
-def test_the_order_of_rows_is_marked_at_its_heading(browser, folder):
+def test_the_sorted_column_is_marked(browser, folder):
     content = fake_content.make_content(points=30)
     content["tables"][0]["sorted"] = "recall@1"
     with open_page(browser, write_page(content, folder / "sorted.html")) as shown:
@@ -77,7 +76,7 @@ def test_the_order_of_rows_is_marked_at_its_heading(browser, folder):
         ]
 
 
-def test_references_are_no_repeats(browser, folder):
+def test_references_do_not_count_as_repeats(browser, folder):
     content = fake_content.make_content(points=30)
     table = content["tables"][0]
     cells = {key: {**cell, "half_width": None, "count": 1} for key, cell in table["rows"][0]["cells"].items()}
@@ -101,22 +100,22 @@ def test_comparisons_have_a_unit_and_every_p_as_many_digits(browser, usual):
                 assert re.fullmatch(r"\d\.\d{3}|< 0\.001", cells[heads.index(title)].strip())
 
 
-def test_many_that_are_alike_are_counted(browser, folder):
+def test_ties_are_counted(browser, folder):
     content = fake_content.make_content(points=30)
     space = content["spaces"][0]
     for one in space["best"]:
         one["value"] = 1.0
     space["ties"] = {"best": 1608, "worst": 1}
     with open_page(browser, write_page(content, folder / "alike.html")) as shown:
-        told = shown.locator("#queries").inner_text()
+        text = shown.locator("#queries").inner_text()
         assert (
-            "1,608 queries share the average precision 1.00, and 8 of them are shown: those with more positives" in told
+            "1,608 queries share the average precision 1.00, and 8 of them are shown: those with more positives" in text
         )
-        assert told.count("share the average precision") == 1
+        assert text.count("share the average precision") == 1
 
 
 def test_counts_of_confused_classes_say_what_they_count(browser, usual):
     pair = fake_content.make_content()["spaces"][0]["confused"][0]
     with open_page(browser, usual) as shown:
-        told = shown.locator("#queries .pair .number").first.inner_text()
-    assert told == f"{pair['count']} queries, {100 * pair['share']:.0f} % of both"
+        text = shown.locator("#queries .pair .number").first.inner_text()
+    assert text == f"{pair['count']} queries, {100 * pair['share']:.0f} % of both"
