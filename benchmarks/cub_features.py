@@ -24,7 +24,7 @@ from kinfold import recipes
 from kinfold.data import Dataset
 from kinfold.experiments import compute_interval
 from kinfold.training import Run
-from kinfold.training.builder import compute_metrics
+from kinfold.training.evaluation import compute_metrics
 
 RATES = (3e-5, 1e-4, 3e-4)
 STEPS, EVERY = 600, 50

@@ -15,7 +15,7 @@ import numpy as np
 
 import kinfold
 from kinfold.data import Dataset, Pipeline, Warp, create_pipeline
-from kinfold.data.embedding import embed_to_file
+from kinfold.embedding import Encoder, embed_to_file
 
 SIZE, DRAWINGS = 64, 8
 
@@ -41,11 +41,11 @@ def main() -> None:
     embed_to_file(
         first_drawings(kinfold.data.load("omniglot", options.folder)),
         options.out,
-        network.features,
-        about={"backbone": "efficientnet-lite0", "weights": "imagenet", "size": SIZE, "drawings": DRAWINGS},
-        transform=resize.test,
-        normalize=resize.normalize,
-        mode=resize.mode,
+        Encoder(
+            network.features,
+            resize,
+            {"backbone": "efficientnet-lite0", "weights": "imagenet", "size": SIZE, "drawings": DRAWINGS},
+        ),
         progress=lambda stage, share: print(f"\r{stage}: {100 * share:.0f} %", end="", flush=True),
     )
     print(f"\n{options.out}")

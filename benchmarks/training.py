@@ -31,9 +31,10 @@ import kinfold
 from kinfold import recipes
 from kinfold.data import Batches, Dataset, Rows, create_dataset
 from kinfold.data.normalize import SMALL_GRAY
-from kinfold.training import Step, Trainer, configure, parts
+from kinfold.training import Step, Trainer, components, configure
+from kinfold.training.config import resolution
 from kinfold.training.config.parsing import apply_changes, read_tables
-from kinfold.training.optimizers import build_optimizer
+from kinfold.training.loop.optimizers import build_optimizer
 
 Work = Callable[[], None]
 
@@ -72,14 +73,14 @@ def problems(steps: int) -> list[Problem]:
 
 def configured(problem: Problem) -> Any:
     given = configure(problem.tables, ["evaluation.selection=last", "data.validation=0", "model.init=random"])
-    return parts.resolve_config(given, problem.data)
+    return resolution.resolve_config(given, problem.data)
 
 
 def ours(problem: Problem) -> Work:
     given = configured(problem)
-    model = parts.build_model(given)
-    objective = parts.build_objective(given, len(problem.data.classes), model)
-    sampler = parts.build_sampler(given, problem.data.labels)
+    model = components.build_model(given)
+    objective = components.build_objective(given, len(problem.data.classes), model)
+    sampler = components.build_sampler(given, problem.data.labels)
     batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
     trainer = Trainer(
         Step(model, objective), build_optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
@@ -94,10 +95,10 @@ def ours(problem: Problem) -> Work:
 
 def bare(problem: Problem) -> Work:
     given = configured(problem)
-    model = parts.build_model(given)
-    loss = parts.build_objective(given, len(problem.data.classes), model).loss
+    model = components.build_model(given)
+    loss = components.build_objective(given, len(problem.data.classes), model).loss
     steps = build_optimizer(model, loss, given.optimizer)
-    sampler = parts.build_sampler(given, problem.data.labels)
+    sampler = components.build_sampler(given, problem.data.labels)
     array, labels = problem.data.items.array(), problem.data.labels  # type: ignore[attr-defined]
     model.train()
 
@@ -128,7 +129,7 @@ def peer(problem: Problem) -> Work:
     from pytorch_metric_learning import losses, miners, samplers, trainers
 
     given = configured(problem)
-    model = parts.build_model(given)
+    model = components.build_model(given)
     loss: nn.Module
     if given.miner is None:
         loss, mining = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(0.1)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from builtins import list as builtins_list
 
     from kinfold import data as data
+    from kinfold import distributed as distributed
     from kinfold import dro as dro
+    from kinfold import embedding as embedding
     from kinfold import experiments as experiments
     from kinfold import losses as losses
     from kinfold import metrics as metrics
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
     from kinfold import models as models
     from kinfold import pairs as pairs
     from kinfold import papers as papers
+    from kinfold import recipes as recipes
     from kinfold import report as report
     from kinfold import samplers as samplers
     from kinfold import training as training
     from kinfold.learner import MetricLearner as MetricLearner
-    from kinfold.training.run import train as train
+    from kinfold.training import Run as Run
+    from kinfold.training import train as train
 
 __version__ = "0.2.0"
 
@@ -34,7 +38,9 @@ _LAZY = {
         name: f"kinfold.{name}"
         for name in (
             "data",
+            "distributed",
             "dro",
+            "embedding",
             "experiments",
             "losses",
             "metrics",
@@ -42,13 +48,15 @@ _LAZY = {
             "models",
             "pairs",
             "papers",
+            "recipes",
             "report",
             "samplers",
             "training",
         )
     },
     "MetricLearner": "kinfold.learner",
-    "train": "kinfold.training.run",
+    "Run": "kinfold.training",
+    "train": "kinfold.training",
 }
 
 list = registry.names
@@ -56,9 +64,12 @@ register = registry.register
 
 __all__ = [
     "MetricLearner",
+    "Run",
     "__version__",
     "data",
+    "distributed",
     "dro",
+    "embedding",
     "experiments",
     "list",
     "losses",
@@ -67,6 +78,7 @@ __all__ = [
     "models",
     "pairs",
     "papers",
+    "recipes",
     "register",
     "registry",
     "report",

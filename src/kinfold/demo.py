@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinfold import data, metrics, recipes
+from kinfold.embedding.compute import compute_embeddings
 from kinfold.files.atomic import write_text
 from kinfold.report.content.reference_scores import write_references
-from kinfold.training import Event, Run, parts
-from kinfold.training.builder import compute_metrics
-from kinfold.training.embedding import compute_embeddings
-from kinfold.training.folder import RunFolder
-from kinfold.training.run import train
+from kinfold.training import Event, Run, components, train
+from kinfold.training.evaluation import compute_metrics
+from kinfold.training.run_folder import RunFolder
 
 STEPS = 150
 SEEDS = (0, 1)
@@ -162,5 +161,5 @@ def _untrained(run: Run) -> dict[str, float]:
     """The scores of the network as it was before the first step."""
     test = run.data("test")
     return compute_metrics(
-        compute_embeddings(parts.build_model(run.config), test, run.pipeline), test, NAMES, run.distance
+        compute_embeddings(components.build_model(run.config), test, run.pipeline), test, NAMES, run.distance
     )

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import kinfold
-from kinfold.data import embedding
+from kinfold.embedding import Encoder, embed_to_file, flatten_pixels, writer
 from tests.cli.runs import run
 
 
@@ -105,37 +105,41 @@ def test_unreadable_images_stop_or_are_left_out(folder, tmp_path, capsys, monkey
 
 def test_parts_of_another_command_are_refused(folder, tmp_path, monkeypatch):
     dataset = kinfold.data.load("folder", root=folder)
-    monkeypatch.setattr(embedding, "PART", 4)
+    monkeypatch.setattr(writer, "PART_SIZE", 4)
 
     def interrupt(images):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed_to_file(dataset, tmp_path / "f.npz", interrupt, about={"size": 1})
+        embed_to_file(dataset, tmp_path / "f.npz", Encoder(interrupt, None, {"size": 1}))
     with pytest.raises(ValueError, match="size differ"):
-        embedding.embed_to_file(dataset, tmp_path / "f.npz", about={"size": 2})
+        embed_to_file(dataset, tmp_path / "f.npz", Encoder(flatten_pixels, None, {"size": 2}))
 
 
 def test_a_stopped_embedding_continues(folder, tmp_path, monkeypatch):
     dataset = kinfold.data.load("folder", root=folder)
-    monkeypatch.setattr(embedding, "PART", 4)
+    monkeypatch.setattr(writer, "PART_SIZE", 4)
     batch_sizes = []
 
     def model(images, stop_after=None):
         batch_sizes.append(len(images))
         if stop_after is not None and len(batch_sizes) > stop_after:
             raise KeyboardInterrupt
-        return embedding.flatten_pixels(images)
+        return flatten_pixels(images)
 
-    options = {"transform": kinfold.data.Warp(5), "batch_size": 2}
+    pipeline = kinfold.data.Pipeline(kinfold.data.Warp(5), kinfold.data.Warp(5), None, "RGB")
+
+    def embed(name, model):
+        embed_to_file(dataset, tmp_path / name, Encoder(model, pipeline, {}), batch_size=2)
+
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed_to_file(dataset, tmp_path / "f.npz", lambda images: model(images, 5), **options)
+        embed("f.npz", lambda images: model(images, 5))
     assert sum(batch_sizes[:5]) == 10
     batch_sizes.clear()
-    embedding.embed_to_file(dataset, tmp_path / "f.npz", model, **options)
+    embed("f.npz", model)
     assert sum(batch_sizes) == 15 - 8  # two parts of four were there
     whole = np.load(tmp_path / "f.npz")
-    embedding.embed_to_file(dataset, tmp_path / "g.npz", **options)
+    embed("g.npz", flatten_pixels)
     again = np.load(tmp_path / "g.npz")
     assert all(np.array_equal(whole[name], again[name]) for name in again.files)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from kinfold.cli.export import in_words
+from kinfold.cli.export import describe_transform
 from kinfold.data.pipelines import PIPELINES
 from kinfold.data.transforms import Compose
 from kinfold.models.export import DeployedModel
@@ -74,7 +74,7 @@ def test_the_preparation_of_pictures_is_told_in_words(tmp_path, capsys, monkeypa
 
 def test_every_transform_of_the_presets_has_words():
     for name, pipeline in PIPELINES.items():
-        said = in_words(pipeline.test)
+        said = describe_transform(pipeline.test)
         assert re.fullmatch(r"(short side|both sides) to \d+ pixels \(bi\w+\)(, then the middle \d+ x \d+)?", said), (
             name
         )
@@ -82,8 +82,8 @@ def test_every_transform_of_the_presets_has_words():
     def mirrored(picture, generator):
         return picture
 
-    assert in_words(mirrored) == "mirrored"
-    assert in_words(Compose(())) == "nothing"
+    assert describe_transform(mirrored) == "mirrored"
+    assert describe_transform(Compose(())) == "nothing"
 
 
 def test_a_run_in_half_precision_is_written_in_float32(tmp_path, capsys, monkeypatch):

@@ -67,7 +67,7 @@ def desk(tmp_path, monkeypatch):
         (["train", "features", "--root", "rows.npz", "--set", "sampler.batch_size=81"], "batch_size=80 or 85"),
         (
             ["train", "features", "--root", "rows.npz", "--set", "sampler.per_class=80"],
-            "nothing to push apart",
+            "so that there are no negatives",
         ),
         (
             ["train", "features", "--root", "rows.npz", "--loss", "lifted", "--set", "miner.name=semihard"],
@@ -89,10 +89,10 @@ def desk(tmp_path, monkeypatch):
         ),
         (["train", "features", "--root", "rows.npz", "--from", "empty"], "empty is not the folder of a run"),
         (["train", "--resume", "RUN", "--from", "RUN"], "To begin a new run from its weights: kinfold train RECIPE"),
-        (["train", "features", "--root", "singles.npz"], "no class that was held out has two items"),
+        (["train", "features", "--root", "singles.npz"], "no validation class has two items"),
         (
             ["train", "features", "--root", "singles.npz", *LAST],
-            "every class has one item only, and 'margin' learns from items of one class",
+            "every class has one item only, and 'margin' needs positive pairs",
         ),
         (["train", "features", "--root", "rows.npz", *LAST[:2]], "do without: --set evaluation.patience=none"),
         (["train"], "say what to train on: a recipe (kinfold train glyphs; kinfold list recipes shows all), data "),
@@ -114,7 +114,7 @@ def desk(tmp_path, monkeypatch):
         (["train", "images", "--root", "empty", *SHORT], "put them into one sub-folder for each class"),
         (["train", "images", "--data", "table", "--root", "list.csv", *SHORT], "--set data.options.columns.path=..."),
         (["train", "images", "--data", "table", "--root", "gone.csv", *SHORT], "99.png is missing"),
-        (["train", "glyphs", "--resume", "runs/a"], "--resume goes on with a run as it was begun"),
+        (["train", "glyphs", "--resume", "runs/a"], "--resume continues a run as it was begun"),
         (["train", "--resume", "runs/zzz"], "not the folder of a run"),
         (
             ["evaluate", "rows.npz", "-m", "recall@one"],
@@ -220,7 +220,7 @@ def test_a_training_that_diverges_ends_with_code_one(desk, capsys, monkeypatch):
     command = ["train", "features", "--root", "rows.npz", *SHORT, *WILD, "--out", "r"]
     code, output, errors = run(capsys, monkeypatch, *command, "--set", "training.steps=20")
     assert code == 1, errors
-    assert "the training came to nothing: the loss or the weights were not finite at step" in errors
+    assert "training diverged: the loss or the weights were not finite at step" in errors
     assert "of 20" in output
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from kinfold.report.neighbor_grid import RIGHT, WRONG
 from kinfold.training import Run, train
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.cli.runs import SHORT, feature_file, feature_run, glyph_files, image_run, run
 
 
@@ -45,7 +45,7 @@ def by_hand(query, gallery, leave_out=None, distance="cosine"):
 
 
 def agrees(found, order, scores, measure="similarity"):
-    rows = found["neighbours"]
+    rows = found["neighbors"]
     assert [row["rank"] for row in rows] == [*range(1, len(rows) + 1)]
     assert [row["index"] for row in rows] == order[: len(rows)]
     assert [row[measure] for row in rows] == pytest.approx(scores[: len(rows)], abs=1e-5)
@@ -59,11 +59,11 @@ def test_an_item_of_the_gallery_is_not_its_own_neighbour(capsys, monkeypatch):
     agrees(found, *by_hand(rows[17], rows, leave_out=17))
     assert found["items"] == len(data)
     assert found["query"]["index"] == 17
-    for row in [found["query"], *found["neighbours"]]:
+    for row in [found["query"], *found["neighbors"]]:
         assert row["class"] == data.classes[int(data.labels[row["index"]])]
         assert row["file"] == str(data.items[row["index"]].path)
-    assert [row["same_class"] for row in found["neighbours"]] == [
-        row["class"] == found["query"]["class"] for row in found["neighbours"]
+    assert [row["same_class"] for row in found["neighbors"]] == [
+        row["class"] == found["query"]["class"] for row in found["neighbors"]
     ]
     # the number alone, and the file of that item, ask the same
     assert found_in(capsys, monkeypatch, image_run(), "17", "--k", "5") == found
@@ -78,10 +78,10 @@ def test_an_image_from_elsewhere(tmp_path, capsys, monkeypatch):
     found = found_in(capsys, monkeypatch, image_run(), picture)
     rows = space.embed(data).numpy()
     agrees(found, *by_hand(rows[40], rows))
-    assert found["neighbours"][0]["similarity"] == pytest.approx(1)
+    assert found["neighbors"][0]["similarity"] == pytest.approx(1)
     assert found["query"] == {"index": None, "class": None, "file": str(picture)}
-    assert {row["same_class"] for row in found["neighbours"]} == {None}
-    assert len(found["neighbours"]) == 10
+    assert {row["same_class"] for row in found["neighbors"]} == {None}
+    assert len(found["neighbors"]) == 10
 
 
 def test_arrays_as_queries_of_a_run_on_images(tmp_path, capsys, monkeypatch):
@@ -103,7 +103,7 @@ def test_features(distance, measure, tmp_path, capsys, monkeypatch):
     found = found_in(capsys, monkeypatch, feature_run(distance), "#30", "-k", "7")
     agrees(found, *by_hand(rows[30], rows, 30, distance), measure)
     assert found["distance"] == distance
-    assert found["neighbours"][0]["file"] is None
+    assert found["neighbors"][0]["file"] is None
     np.save(tmp_path / "row.npy", data.items[30][None])
     found = found_in(capsys, monkeypatch, feature_run(distance), tmp_path / "row.npy", "-k", "7")
     agrees(found, *by_hand(rows[30], rows, None, distance), measure)
@@ -135,7 +135,7 @@ def test_another_gallery(tmp_path, own_run, capsys, monkeypatch):
         shutil.copy(data.items[index].path, loose / f"{index:03}.png")
     found = found_in(capsys, monkeypatch, own_run, query, "--gallery", loose)
     agrees(found, *by_hand(rows[0], rows[:20]))
-    assert {row["class"] for row in found["neighbours"]} == {None}
+    assert {row["class"] for row in found["neighbors"]} == {None}
     with open(tmp_path / "table.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["path", "label"])
@@ -144,7 +144,7 @@ def test_another_gallery(tmp_path, own_run, capsys, monkeypatch):
     agrees(found, *by_hand(rows[0], rows[:20], 0))
     assert found["query"]["class"] == "0"
     found = found_in(capsys, monkeypatch, feature_run(), "#1", "--gallery", feature_file(), "--split", "test")
-    assert found["neighbours"] == found_in(capsys, monkeypatch, feature_run(), "#1")["neighbours"]
+    assert found["neighbors"] == found_in(capsys, monkeypatch, feature_run(), "#1")["neighbors"]
 
 
 def test_the_gallery_is_embedded_once_and_anew_when_weights_or_pictures_change(tmp_path, capsys, monkeypatch):
@@ -179,14 +179,14 @@ def test_the_gallery_is_embedded_once_and_anew_when_weights_or_pictures_change(t
     assert len(embedded) == 3
 
     # another picture under the same name
-    changed = Path(first["neighbours"][0]["file"])
+    changed = Path(first["neighbors"][0]["file"])
     Image.new("L", (28, 28), 200).save(changed)
-    assert found_in(capsys, monkeypatch, own, "#3")["neighbours"][0]["file"] != str(changed)
+    assert found_in(capsys, monkeypatch, own, "#3")["neighbors"][0]["file"] != str(changed)
     assert len(embedded) == 4
 
     # other weights take the place of the old ones
     place = RunFolder(own)
-    state = place.weights(place.model)
+    state = place.read_weights(place.model)
     weights = {key: value * 1.5 if value.is_floating_point() else value for key, value in state["model"].items()}
     place.finish(state["step"], weights, place.read_scores())
     found_in(capsys, monkeypatch, own, "#3")
@@ -210,7 +210,7 @@ def test_a_run_that_cannot_be_written_to_is_searched_all_the_same(own_run, capsy
     code, printed, errors = run(capsys, monkeypatch, "search", own_run, "#3", "--json")
     assert code == 0
     assert "not kept for the next search" in errors
-    assert json.loads(printed)["neighbours"] == found_in(capsys, monkeypatch, image_run(), "#3")["neighbours"]
+    assert json.loads(printed)["neighbors"] == found_in(capsys, monkeypatch, image_run(), "#3")["neighbors"]
 
 
 def test_a_table_for_people(capsys, monkeypatch):
@@ -218,7 +218,7 @@ def test_a_table_for_people(capsys, monkeypatch):
     assert code == 0
     found = found_in(capsys, monkeypatch, feature_run(), "#1", "--k", "3")
     assert f"#1, class {found['query']['class']}, in the test split of" in printed
-    for row in found["neighbours"]:
+    for row in found["neighbors"]:
         assert f"{row['similarity']:.4f}" in printed
         assert f"#{row['index']} " in printed
     assert found["query"]["class"] == "[bold]dog"
@@ -229,13 +229,13 @@ def test_the_grid_frames_right_and_wrong_neighbours(tmp_path, capsys, monkeypatc
     path = tmp_path / "grid.png"
     found = found_in(capsys, monkeypatch, image_run(), "#17", "--k", "60", "--grid", path)
     assert found["grid"] == str(path)
-    assert {row["same_class"] for row in found["neighbours"]} == {True, False}
+    assert {row["same_class"] for row in found["neighbors"]} == {True, False}
     with Image.open(path) as grid:
         colours = {colour for _, colour in grid.getcolors(1 << 20)}
     assert {RIGHT, WRONG} <= colours
     code, printed, _ = run(capsys, monkeypatch, "search", feature_run(), "#1", "--grid", tmp_path / "text.png")
     assert code == 0
-    assert "the query and 10 neighbours" in printed
+    assert "the query and 10 neighbors" in printed
     assert (tmp_path / "text.png").is_file()
 
 
@@ -257,7 +257,7 @@ def test_photographs_of_birds(tmp_path, capsys, monkeypatch):
     query = next((root / "test").glob("101*/*.jpg"))
     found = found_in(capsys, monkeypatch, tmp_path / "run", query, "--grid", tmp_path / "birds.png")
     assert found["query"]["class"] == query.parent.name
-    assert str(query) not in [row["file"] for row in found["neighbours"]]
+    assert str(query) not in [row["file"] for row in found["neighbors"]]
     space = Run.open(tmp_path / "run")
     rows = space.embed(space.data("test")).numpy()
     agrees(found, *by_hand(rows[found["query"]["index"]], rows, found["query"]["index"]))

@@ -58,7 +58,7 @@ def test_the_test_classes_of_an_unfinished_run_are_held_out(unfinished, command)
     for arguments in (["evaluate", unfinished], ["search", unfinished, "#3"], ["embed", unfinished, "--out", "e.npz"]):
         code, _, errors = command(*arguments, "--split", "test")
         assert code == 2
-        assert "its test classes stay sealed until it is" in errors
+        assert "its test classes are held out until it is" in errors
 
 
 def test_search_and_embed_leave_held_out_classes_out_and_say_so(unfinished, command):
@@ -81,7 +81,7 @@ def test_export_of_an_unfinished_run_prints_its_step(unfinished, command):
 def test_without_test_classes_the_score_is_marked_as_selected(rows, command):
     _, output, _ = command("train", "features", "--root", "whole.npz", *SHORT, "--out", "r")
     assert "selected by validation map@r" in output
-    assert "there are no test classes; the step was chosen on these" in output
+    assert "there are no test classes; the step was selected on the validation classes" in " ".join(output.split())
     code, output, _ = command("embed", "r", "--out", "e.npz")
     assert code == 0
     assert "validation alone" in output

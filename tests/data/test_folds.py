@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kinfold.data import Rows, create_dataset
 from kinfold.data.folds import FOLDS, assign_fold, count_folds, hold_out_classes
-from kinfold.training import parts
+from kinfold.training import splits
 from kinfold.training.config.settings import DataConfig
 
 # (training classes, validation classes) of every fold, the second half being for testing
@@ -128,7 +128,7 @@ def test_roles_are_for_test_items_only():
 @pytest.mark.parametrize("fold", range(4))
 def test_labels_are_counted_from_zero_in_every_part(fold):
     settings = DataConfig(protocol="reality-check", fold=fold)
-    found = parts.split_classes(parts.assign_splits(numbered(16, per_class=2), settings), settings)
+    found = splits.split_classes(splits.assign_splits(numbered(16, per_class=2), settings), settings)
     for part, count in ((found.train, 6), (found.validation, 2), (found.test, 8)):
         assert sorted({*part.labels.tolist()}) == [*range(count)]
         assert len(part.classes) == count
@@ -138,14 +138,14 @@ def test_labels_are_counted_from_zero_in_every_part(fold):
 def test_withheld_test_items_are_not_there_and_change_nothing_else(fold):
     data = numbered(16, per_class=2)
     open_, withheld = (
-        parts.split_classes(parts.assign_splits(data, settings), settings)
+        splits.split_classes(splits.assign_splits(data, settings), settings)
         for settings in (DataConfig(protocol="reality-check", fold=fold, test=word) for word in ("open", "withheld"))
     )
     assert withheld.test is None
     for name in ("train", "validation"):
         assert (getattr(open_, name).items.array() == getattr(withheld, name).items.array()).all()
         assert getattr(open_, name).labels.equal(getattr(withheld, name).labels)
-    assert len(parts.assign_splits(data, DataConfig(protocol="reality-check", fold=fold, test="withheld"))) == 16
+    assert len(splits.assign_splits(data, DataConfig(protocol="reality-check", fold=fold, test="withheld"))) == 16
 
 
 def test_wrong_requests_are_told():

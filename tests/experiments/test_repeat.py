@@ -11,9 +11,10 @@ from kinfold import metrics
 from kinfold.distributed import World
 from kinfold.experiments.repeat import Repeat, open_run
 from kinfold.models.concatenated import ConcatenatedEmbedder
-from kinfold.training import Run, configure, parts, train
-from kinfold.training.builder import HeldOutTest, RunBuilder
+from kinfold.training import Run, configure, splits, train
+from kinfold.training.builder import RunBuilder
 from kinfold.training.config.parsing import merge_tables
+from kinfold.training.splits import HeldOutTest
 from tests.experiments.tiny import BASE, WIDTH, dataset
 
 
@@ -157,7 +158,7 @@ def test_one_fold_has_nothing_to_put_together(tmp_path):
 def test_ruined_weights_are_told(tmp_path):
     found = trained(tmp_path, folds=1, data={"protocol": "classic"})
     place = found.runs[0].run_folder
-    weights = place.weights(place.model)
+    weights = place.read_weights(place.model)
     weights["model"]["head.bias"][0] = torch.nan
     place.finish(weights["step"], weights["model"], place.read_scores())
     with pytest.raises(ValueError, match="has no usable weights: all steps done"):
@@ -179,12 +180,14 @@ def test_no_training_and_no_head_measure_the_features_themselves(tmp_path):
 class Halfway:
     """A trainer that is not through."""
 
-    over, done, steps = False, 2, 4
+    over, step_number, steps = False, 2, 4
 
 
 def test_sealed_classes_are_not_opened_before_training_is_over():
     sealed = HeldOutTest(dataset())
-    with pytest.raises(RuntimeError, match="stay sealed until training is over; it is at step 2 of 4"):
+    with pytest.raises(
+        RuntimeError, match="held-out test classes stay closed until training is over; it is at step 2 of 4"
+    ):
         sealed.open(Halfway())
     given = configure(recipe(data={"test": "open"}))
     work = RunBuilder(given, dataset(), World())
@@ -193,7 +196,7 @@ def test_sealed_classes_are_not_opened_before_training_is_over():
 
     def look(event):
         if not trainer.over:
-            with pytest.raises(RuntimeError, match="sealed"):
+            with pytest.raises(RuntimeError, match="held-out test classes stay closed"):
                 work.test.open(trainer)
             opening.append(event.step)
 
@@ -201,4 +204,4 @@ def test_sealed_classes_are_not_opened_before_training_is_over():
     trainer.fit()
     assert {0, 1, 2, 3} <= {*opening}
     assert len(work.test.open(trainer)) == 48
-    assert len(parts.assign_splits(dataset(), given.data)) == len(dataset())
+    assert len(splits.assign_splits(dataset(), given.data)) == len(dataset())

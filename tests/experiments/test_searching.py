@@ -11,7 +11,7 @@ from kinfold.experiments.suite import SEARCH_SEED
 from kinfold.experiments.workers.tasks import TaskResult, run_task
 from kinfold.files.documents import write_result
 from kinfold.training import Run
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.experiments.tiny import SPACE, TWELVE, Inline, made, results, suite
 
 ONE = [{"name": "contrastive", "search": SPACE}]

@@ -18,7 +18,7 @@ from kinfold.experiments.statistics import (
     paired_test,
 )
 from kinfold.experiments.student import student_quantile
-from kinfold.training.selection import is_better
+from kinfold.training.loop.selection import is_better
 
 # multiples of 2^-20: sums and differences are exact, so that nothing below depends on rounding
 results = st.integers(-(2**20), 2**20).map(lambda n: n / 2**20)

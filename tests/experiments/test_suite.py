@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kinfold.experiments import Bench, read_suite
-from kinfold.training.config.parsing import parse_change, to_toml
+from kinfold.training.config.parsing import parse_table, to_toml
 from tests.cli.runs import run as command
 from tests.experiments.tiny import TWELVE, feature_file, made, suite, suite_file, tables
 
@@ -79,7 +79,7 @@ def test_what_a_suite_writes_is_read_as_the_same_suite(tmp_path):
     path = tmp_path / "again.toml"
     path.write_text(given.to_toml())
     assert read_suite(path) == given
-    assert parse_change(type(given), vars(given) | {"baseline": "triplet"}, "") == given
+    assert parse_table(type(given), vars(given) | {"baseline": "triplet"}, "") == given
 
 
 def test_the_folder_of_a_bench_remembers_its_suite(tmp_path):

@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 import kinfold
 from kinfold import registry
 from kinfold.data import Rows, create_dataset
-from kinfold.learner.fitting import batch_shape
+from kinfold.learner import fit_batch_shape
 from kinfold.losses import Loss
-from kinfold.training import parts
+from kinfold.training import splits
 from kinfold.training.config.settings import DataConfig
 
 from .problems import blobs
@@ -58,7 +58,7 @@ def noted(monkeypatch, own_names):
     ],
 )
 def test_batches_fit_the_classes(sizes, asked, expected, noted):
-    assert batch_shape(sizes, *asked) == expected
+    assert fit_batch_shape(sizes, *asked) == expected
     labels = np.repeat(np.arange(len(sizes)), sizes)
     rows = np.random.default_rng(0).normal(size=(len(labels), 3))
     if max(sizes) > 1:
@@ -80,7 +80,7 @@ def test_the_step_that_does_best_on_held_out_classes_is_kept():
     # the model is the one of that step: on the classes that were held out it has that very value
     data = create_dataset("digits", Rows(rows), labels, ["train"] * len(labels))
     held = np.isin(
-        labels, [int(name) for name in parts.split_classes(data, DataConfig(validation=0.5)).validation.classes]
+        labels, [int(name) for name in splits.split_classes(data, DataConfig(validation=0.5)).validation.classes]
     )
     assert learner.score(rows[held], labels[held]) == pytest.approx(best, abs=1e-3)
 
@@ -131,23 +131,24 @@ def test_verbose_says_how_it_goes(capsys):
         ({"head": "lineer"}, "head must be one of 'linear', 'mlp'.*did you mean 'linear'"),
         ({"init": "half"}, "init must be one of"),
         ({"init": "pca", "head": "mlp"}, "a start for the linear head"),
-        ({"dim": 0}, "dim must be a whole number of at least 1, got 0"),
-        ({"dim": None}, "dim must be a whole number of at least 1, got None"),
-        ({"steps": 1.5}, "steps must be a whole number of at least 1, got 1.5"),
+        ({"dim": 0}, "dim must be at least 1, got 0"),
+        ({"dim": None}, "dim must be an integer, got None"),
+        ({"steps": 1.5}, "steps must be an integer of at least 1, got 1.5"),
         ({"batch_size": 8, "per_class": 5}, "no room for two classes of per_class=5; raise it to 10"),
-        ({"lr": -1.0}, "lr must be a number from 0 up, got -1.0"),
-        ({"lr": float("nan")}, "lr must be a number from 0 up, got nan"),
+        ({"lr": -1.0}, "^lr must be at least 0, got -1.0"),
+        ({"lr": float("nan")}, "^lr must be a finite number, got nan"),
         ({"loss_lr": "fast"}, "loss_lr must be a number"),
-        ({"validation": 1.0}, "in \\[0, 1\\), got 1"),
-        ({"validation": 0.9}, "validation=0.9 of 6 classes holds 5 out and leaves 1"),
-        ({"validation": 0.05}, "holds 0 out and leaves 6"),
-        ({"patience": 3}, "patience needs classes to look at"),
+        ({"validation": 1.0}, "validation must be in \\[0, 1\\), got 1"),
+        ({"validation": 0.9}, "validation=0.9 of 6 training classes leaves 5 for validation and 1 for training"),
+        ({"validation": 0.05}, "leaves 0 for validation and 6 for training"),
+        ({"patience": 3}, "patience needs validation classes"),
         ({"metric": "recal@1"}, "recall@"),
         ({"distance": "manhattan"}, "distance must be one of"),
         ({"loss": "proxy-nca", "miner": "hard"}, "nothing to mine"),
-        ({"loss": "triplet", "miner_options": {"switch": 0.1}}, "miner_options without a miner"),
-        ({"loss": "triplet", "loss_lr": 0.1}, "loss_lr is for parameters of the loss, and 'triplet' has none"),
-        ({"random_state": -1}, "random_state must be a whole number"),
+        ({"miner": None, "miner_options": {"switch": 0.1}}, "miner_options are given without a miner"),
+        ({"loss": "triplet", "miner_options": {"switch": 0.1}}, "has no default miner that takes it"),
+        ({"loss": "triplet", "loss_lr": 0.1}, "^loss_lr=0.1 is for parameters of the loss, and this loss has none"),
+        ({"random_state": -1}, "random_state must be an integer"),
         ({"loss": "n-pair", "lr": 1e30}, "not finite.*lower lr, which is 1e\\+30"),
     ],
 )
@@ -169,7 +170,7 @@ def test_data_that_cannot_be_learned_from_is_refused():
         learner.fit(np.ones_like(rows), labels)
     with pytest.raises(ValueError, match=r"every class has one item only.*'proxy-anchor'"):
         learner.fit(rows, np.arange(len(rows)))
-    with pytest.raises(ValueError, match="no class that was held out has two items"):
+    with pytest.raises(ValueError, match="no validation class has two items"):
         kinfold.MetricLearner(validation=0.3, steps=2).fit(rows, np.arange(len(rows)))
     with pytest.raises(ValueError, match="X has 9 features, but MetricLearner is expecting 10"):
         learner.fit(rows, labels).transform(rows[:, :9])

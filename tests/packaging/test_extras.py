@@ -12,7 +12,7 @@ from kinfold.cli.main import main
 from kinfold.experiments.search import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
 from kinfold.models.export import DeployedModel, export
-from kinfold.training.logs import create_tensorboard_logger
+from kinfold.training.loop.logs import create_tensorboard_logger
 from kinfold.tsne import compute_tsne
 from tests.packaging.absent import PROJECT, TOOLS
 

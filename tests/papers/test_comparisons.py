@@ -13,7 +13,8 @@ from kinfold.experiments import read_suite
 from kinfold.papers import published
 from kinfold.papers.plan import PlanOptions, plan
 from kinfold.papers.small_scale import SmallScale
-from kinfold.training import parts
+from kinfold.training import splits
+from kinfold.training.config import resolution
 from kinfold.training.config.parsing import configure, read_tables, to_tables
 from tests.papers.features import feature_file
 
@@ -137,7 +138,8 @@ def configurations(scales):
         if scales[scale] is not None:
             data = scales[scale].dataset
             given = {
-                row: parts.resolve_config(each, parts.assign_splits(data, each.data)) for row, each in given.items()
+                row: resolution.resolve_config(each, splits.assign_splits(data, each.data))
+                for row, each in given.items()
             }
         return {row: flatten(to_tables(each)) for row, each in given.items()}
 

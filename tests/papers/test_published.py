@@ -17,7 +17,7 @@ from kinfold.data import create_pipeline
 from kinfold.papers import published
 from kinfold.papers.published import PublishedNumber, PublishedRow, PublishedTable
 from kinfold.papers.reading import table
-from kinfold.training import parts
+from kinfold.training import components
 from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
 
@@ -247,7 +247,7 @@ def test_the_loss_of_every_row_learns_from_a_batch_with_its_miner(name: str) -> 
         seen.add(what)
         leaf = embeddings.clone().requires_grad_()
         small = replace(given, model=replace(given.model, dim=16))
-        value = parts.build_objective(small, classes=8).plain(leaf, labels)
+        value = components.build_objective(small, classes=8).plain(leaf, labels)
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.isfinite(), (row.name, data)
         assert gradient.isfinite().all(), (row.name, data)

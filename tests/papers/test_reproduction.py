@@ -17,7 +17,8 @@ from kinfold.papers.outline import describe_plan, describe_tables
 from kinfold.papers.plan import PlanOptions, plan
 from kinfold.papers.reproduce import Reproduction, reproduce
 from kinfold.papers.small_scale import SmallScale, differences
-from kinfold.training import parts, train
+from kinfold.training import components, splits, train
+from kinfold.training.config import resolution
 from kinfold.training.config.parsing import configure
 from tests.experiments.tiny import Inline
 from tests.papers.features import feature_file
@@ -121,9 +122,9 @@ def test_every_row_can_be_made_small_and_fits_the_data(name, small):
             if "toy" in settings:
                 continue
             given = configure(settings)
-            data_set = parts.assign_splits(small.dataset, given.data)
-            given = parts.resolve_config(given, data_set)
-            sampler = parts.build_sampler(given, parts.split_classes(data_set, given.data).train.labels)
+            data_set = splits.assign_splits(small.dataset, given.data)
+            given = resolution.resolve_config(given, data_set)
+            sampler = components.build_sampler(given, splits.split_classes(data_set, given.data).train.labels)
             assert len(sampler) > 0
             assert given.model.dim <= 32
         if table(name).kind not in ("toy", "runtime"):

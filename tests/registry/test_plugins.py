@@ -105,7 +105,7 @@ def test_an_interrupted_run_says_how_to_go_on_with_it(tmp_path, worst_pair, own_
     file = recipe(tmp_path, loss={"name": "stopping"})
     code, _, errors = command(capsys, monkeypatch, "train", file, "--plugin", plugin, "--out", folder)
     assert code == 143, errors
-    assert f"go on with: kinfold train --resume {folder} --plugin {plugin}" in errors
+    assert f"continue with: kinfold train --resume {folder} --plugin {plugin}" in errors
 
 
 def test_an_installed_package_brings_names_and_cannot_take_ours(tmp_path, worst_pair):

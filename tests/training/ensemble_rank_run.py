@@ -30,7 +30,7 @@ def compare(head, name, miner, ranks, sizes, **options):
     for place in (ranks, World()):
         model = ensembles.Network(head).double()
         objective = ensembles.objective(model.head, name, miner).double()
-        step = Step(model, objective, seed=5, precision="float64", ranks=place, **options)
+        step = Step(model, objective, seed=5, precision="float64", world=place, **options)
         optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
         several = place.size > 1
         mine = [(part_of(batch, sizes, place.rank) if several else batch) for batch in batches]

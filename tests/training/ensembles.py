@@ -7,7 +7,7 @@ import kinfold
 from kinfold.losses import Mined
 from kinfold.models.independent import IndependentHeads
 from kinfold.models.relational import RelationalHead
-from kinfold.training.ensemble_objective import EnsembleObjective
+from kinfold.training.loop.ensemble_objective import EnsembleObjective
 from tests.problems import make
 
 WIDTH, HIDDEN, DIM = 9, 12, 6

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import kinfold.files
-import kinfold.training.logs
+import kinfold.training.loop.logs
 from kinfold.training import Event, Stopped, train
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import dataset, difference, recipe
 
 FEW_STEPS = {"steps": 5, "save_every": 2}
@@ -35,7 +35,7 @@ class Killer:
         sys.addaudithook(self._audited)
         plain = os.fsync
         os.fsync = lambda descriptor: (self.moment("fsync"), plain(descriptor))[1]
-        for module in (kinfold.files, kinfold.training.logs):
+        for module in (kinfold.files, kinfold.training.loop.logs):
             module.open = lambda *args, **options: Torn(open(*args, **options), self)  # noqa: SIM115
 
     def moment(self, name: str) -> None:

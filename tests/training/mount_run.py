@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from kinfold.training import train
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import dataset, difference, recipe
 
 

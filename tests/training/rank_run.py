@@ -15,11 +15,11 @@ from torch import nn
 import kinfold
 from kinfold.data import Batch
 from kinfold.distributed import World
+from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
 from kinfold.pairs import CrossBatchMemory
 from kinfold.training import Objective, Step, train
 from kinfold.training.config.settings import MixupConfig
-from kinfold.training.embedding import compute_embeddings
 from tests import torchrun
 from tests.problems import LOSSES, NUM_CLASSES, make
 from tests.training.tiny import dataset, recipe
@@ -88,7 +88,7 @@ def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **option
     batches = [whole_batch(seed, dtype, sum(sizes)) for seed in range(steps)]
     for place in (ranks, World()):
         model, objective = network(dtype), make_objective().to(dtype)
-        step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", ranks=place)
+        step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", world=place)
         for name, value in options.items():
             setattr(step, name, value)
         mine = [(part_of(batch, sizes, place.rank) if place.size > 1 else batch) for batch in batches]
@@ -118,14 +118,17 @@ class OwnSlot(World):
 def mixed(ranks, sizes):
     """The gradient of a mixed batch of several ranks, and that of its definition with everything in one place."""
     batch, made = whole_batch(size=sum(sizes)), {}
-    draws = [kinfold.training.mixup.draw(MixupConfig(), size, kinfold.seeding.derived(5, 0, 2)) for size in sizes]
+    draws = [
+        kinfold.training.loop.mixup.draw_mix(MixupConfig(), size, kinfold.seeding.derive_generator(5, 0, 2))
+        for size in sizes
+    ]
     assert len({draw.share for draw in draws}) == 1
     partner = torch.cat([draw.partner + sum(sizes[:rank]) for rank, draw in enumerate(draws)])
     share = draws[0].share
     for place in ("ranks", "definition"):
         model, objective = network(), Objective(make("proxy-anchor", dim=DIM)).double()
         if place == "ranks":
-            step = Step(model, objective, seed=5, precision="float64", ranks=ranks, mixing=MixupConfig())
+            step = Step(model, objective, seed=5, precision="float64", world=ranks, mixing=MixupConfig())
             step(part_of(batch, sizes, ranks.rank), 0, sizes)
         else:
             embeddings = model(share * batch.images + (1 - share) * batch.images[partner])
@@ -143,7 +146,7 @@ def small_parts_with_batch_norm(ranks, sizes):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter).sin())
-    step = Step(model.eval(), Objective(make("contrastive")), precision="float64", ranks=ranks, micro_batch=4)
+    step = Step(model.eval(), Objective(make("contrastive")), precision="float64", world=ranks, micro_batch=4)
     step.model.train()
     loss = step(part_of(whole_batch(size=sum(sizes)), sizes, ranks.rank), 0, sizes).loss
     gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
@@ -160,7 +163,7 @@ def few_items(ranks):
         for parameter in model.parameters():
             parameter.fill_(0.5)
     return bool(
-        torch.allclose(compute_embeddings(model, data, ranks=ranks), compute_embeddings(model, data, ranks=World()))
+        torch.allclose(compute_embeddings(model, data, world=ranks), compute_embeddings(model, data, world=World()))
     )
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import kinfold
 from kinfold import recipes
+from kinfold.training.config.defaults import RAW_LENGTH
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, read_tables, to_tables, to_toml
 from kinfold.training.config.settings import NamedConfig, RunConfig, ScheduleConfig
-from kinfold.training.defaults import RAW_LENGTH
-from kinfold.training.schedules import compute_factor
+from kinfold.training.loop.optimizers import compute_lr_factor
 
 
 def test_a_resolved_configuration_survives_being_written_and_read():
@@ -59,16 +59,16 @@ def test_none_takes_a_value_or_a_whole_table_away():
         ({"loss": "margin"}, "must be a table"),
         ({"training": {"steps": 5.5}}, "training.steps must be an integer"),
         ({"training": {"steps": True}}, "training.steps must be an integer"),
-        ({"training": {"steps": -1}}, "training.steps must be 0 or more"),
+        ({"training": {"steps": -1}}, "training.steps must be at least 0, got -1"),
         ({"training": {}}, "steps or epochs"),
         ({"training": {"steps": 1, "epochs": 1}}, "and not both"),
         ({"optimizer": {"lr": "fast"}}, "optimizer.lr must be a number"),
-        ({"optimizer": {"lr": -1.0}}, "optimizer.lr must be a number from 0 up"),
+        ({"optimizer": {"lr": -1.0}}, "optimizer.lr must be at least 0, got -1.0"),
         ({"optimizer": {"name": "adm"}}, "did you mean 'adam'"),
         ({"evaluation": {"selection": "test"}}, "did you mean 'test-oracle'"),
         ({"evaluation": {"metric": "nmi"}}, "add it there"),
         ({"evaluation": {"metrics": "map@r"}}, "must be a list"),
-        ({"data": {"validation": 1.5}}, "share of the classes"),
+        ({"data": {"validation": 1.5}}, r"data.validation must be in \[0, 1\), got 1.5"),
         ({"mixup": {}, "training": {"steps": 1, "micro_batch": 4}}, "leave one out"),
         ({"memory": {}}, "needs size"),
     ],
@@ -115,7 +115,7 @@ def test_whatever_is_written_is_read_back(table):
 )
 def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps, floor):
     schedule = ScheduleConfig(name, warmup=warmup, every=7, at=[30, 60], factor=0.5, floor=floor)
-    rates = [compute_factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
+    rates = [compute_lr_factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
     assert all(0 <= rate <= 1 for rate in rates)
     assert rates[:warmup] == sorted(rates[:warmup])
     assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
@@ -123,14 +123,20 @@ def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps,
 
 
 def test_schedules_are_what_their_names_say():
-    assert [compute_factor(ScheduleConfig("step", every=2), step, 6) for step in range(5)] == [1, 1, 0.1, 0.1, 0.1**2]
-    assert [compute_factor(ScheduleConfig("milestones", at=[1, 3]), step, 6) for step in range(4)] == [
+    assert [compute_lr_factor(ScheduleConfig("step", every=2), step, 6) for step in range(5)] == [
+        1,
         1,
         0.1,
         0.1,
         0.1**2,
     ]
-    assert [compute_factor(ScheduleConfig("linear", floor=0.5), step, 4) for step in range(5)] == [
+    assert [compute_lr_factor(ScheduleConfig("milestones", at=[1, 3]), step, 6) for step in range(4)] == [
+        1,
+        0.1,
+        0.1,
+        0.1**2,
+    ]
+    assert [compute_lr_factor(ScheduleConfig("linear", floor=0.5), step, 4) for step in range(5)] == [
         1,
         0.875,
         0.75,
@@ -175,7 +181,7 @@ def test_auto_stands_for_what_is_usual_with_the_loss():
     assert auto("loss.name=triplet", "miner.name=semihard", "optimizer.lr=0.1") == ("semihard", 0.1, 1.0)
     assert auto("loss.name=margin", "miner.name=none") == (None, 5e-4, 1.0)
     assert configure(tables, ["loss.name=margin", "miner.switch=0.2"]).miner.options == {"switch": 0.2}
-    with pytest.raises(ValueError, match=r"\[miner\] has switch, and the loss 'triplet' has no usual miner"):
+    with pytest.raises(ValueError, match=r"\[miner\] has switch, and the loss 'triplet' has no default miner"):
         configure(tables, ["loss.name=triplet", "miner.switch=0.2"])
     with pytest.raises(ValueError, match=r"a rate for standardized features: set model\.standardize"):
         configure({"optimizer": {"lr": "auto"}})
@@ -184,11 +190,11 @@ def test_auto_stands_for_what_is_usual_with_the_loss():
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ("evaluation.patience_after=1.5", "patience_after is the share of the steps .* in \\[0, 1\\]; got 1.5"),
-        ("evaluation.patience_after=-0.1", "got -0.1"),
+        ("evaluation.patience_after=1.5", "evaluation.patience_after must be at most 1, got 1.5"),
+        ("evaluation.patience_after=-0.1", "evaluation.patience_after must be at least 0, got -0.1"),
         ("evaluation.patience_after=nan", "got nan"),
-        ("model.init_length=0", "model.init_length must be a positive number, got 0"),
-        ("optimizer.proxy_factor=-1", "optimizer.proxy_factor must be a number from 0 up, got -1"),
+        ("model.init_length=0", "model.init_length must be greater than 0, got 0"),
+        ("optimizer.proxy_factor=-1", "optimizer.proxy_factor must be at least 0, got -1"),
     ],
 )
 def test_shares_lengths_and_factors_out_of_range_are_refused(change, match):

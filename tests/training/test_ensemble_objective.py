@@ -10,9 +10,9 @@ import kinfold
 from kinfold.data import Batch
 from kinfold.losses import Mined
 from kinfold.models.relational import RelationalHead, RelationalOutput
-from kinfold.training import Step, configure, parts
+from kinfold.training import Step, components, configure
 from kinfold.training.config.settings import MixupConfig
-from kinfold.training.ensemble_objective import EnsembleObjective
+from kinfold.training.loop.ensemble_objective import EnsembleObjective
 from tests.problems import LOSSES, make
 from tests.training import ensembles, tiny
 from tests.training.rank_run import whole_batch
@@ -43,7 +43,7 @@ def test_the_objective_of_drml_is_the_sum_of_its_terms(name, loss, miner):
     network, output, labels = outputs(name)
     objective = ensembles.objective(network.head, loss, miner).double()
     alone = copy.deepcopy(objective)  # its miners go on with the same numbers
-    value = objective.plain(output, labels)
+    value = objective.compute_batch_loss(output, labels)
     best = [min(range(len(row)), key=lambda k, row=row: row[k]) for row in output.errors.tolist()]
     expected, empty = torch.tensor(0.0, dtype=torch.float64), 0
     for k in range(network.head.parts):
@@ -70,7 +70,7 @@ def test_independent_parts_learn_from_every_item(loss, miner):
     network, output, labels = outputs("independent")
     objective = ensembles.objective(network.head, loss, miner).double()
     alone = copy.deepcopy(objective)
-    value = objective.plain(output, labels)
+    value = objective.compute_batch_loss(output, labels)
     expected = sum(alone.parts[k](output.parts[:, k], labels) for k in range(3))
     expected = expected + 0.5 * alone.loss(output.embeddings, labels)
     term = network.head.terms(output)["decorrelation"].value
@@ -105,7 +105,7 @@ def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_war
         warnings.simplefilter("error")
         if len(owners) == 1:  # the whole batch says so, as ever
             warnings.filterwarnings("ignore", message=".*given a batch with no two items.*")
-        value = objective.plain(relations(nodes, owners), labels)
+        value = objective.compute_batch_loss(relations(nodes, owners), labels)
     assert value.isfinite()
     value.backward()
     assert nodes.grad.isfinite().all()
@@ -121,7 +121,7 @@ def test_an_objective_of_which_nothing_is_left_still_has_a_graph():
     head = RelationalHead(12, 6, 3, representation_weight=0.0, reconstruction_weight=0.0)
     nodes = torch.randn(3, 3, 2).requires_grad_()
     objective = ensembles.objective(head, "contrastive")
-    value = objective.plain(relations(nodes, [0, 1, 2]), torch.tensor([0, 0, 0]))
+    value = objective.compute_batch_loss(relations(nodes, [0, 1, 2]), torch.tensor([0, 0, 0]))
     assert value == 0
     value.backward()
     assert not nodes.grad.any()
@@ -132,7 +132,7 @@ def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
     """Only a part without kin says nothing."""
     objective = ensembles.objective(RelationalHead(12, 6, 3), "contrastive")
     nodes = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(0))
-    objective.plain(relations(nodes, [0, 0, 1, 2]), torch.tensor([0, 0, 1, 1]))
+    objective.compute_batch_loss(relations(nodes, [0, 0, 1, 2]), torch.tensor([0, 0, 1, 1]))
     assert objective.logged["loss-part-1"] > 0
     assert objective.logged["loss-part-2"] == objective.logged["loss-part-3"] == 0
 
@@ -146,7 +146,9 @@ def test_proxies_of_a_branch_rest_while_it_is_empty():
         warnings.simplefilter("error")
         for step in range(60):
             optimizer.zero_grad()
-            objective.plain(relations(nodes, [0, 1, 2, 2] if step == 0 else [0, 1, 0, 1]), labels).backward()
+            objective.compute_batch_loss(
+                relations(nodes, [0, 1, 2, 2] if step == 0 else [0, 1, 0, 1]), labels
+            ).backward()
             optimizer.step()
             if step == 0:
                 before = [part.proxies.detach().clone() for part in objective.parts]
@@ -167,13 +169,13 @@ def test_every_loss_has_proxies_as_wide_as_what_they_are_compared_with_for_all_c
     embedder = kinfold.models.create(
         "features", 6, "relational", backbone_options={"width": 10}, head_options={"branches": 2}
     )
-    made = parts.build_objective(given, 12, embedder)
+    made = components.build_objective(given, 12, embedder)
     assert isinstance(made, EnsembleObjective)
     assert made.loss.proxies.shape == (12, 6)
     assert [part.proxies.shape for part in made.parts] == [(12, 3), (12, 3)]
     assert not torch.equal(made.parts[0].proxies, made.parts[1].proxies)
     # the whole starts as it would without parts
-    assert torch.equal(made.loss.proxies, parts.build_objective(given, 12).loss.proxies)
+    assert torch.equal(made.loss.proxies, components.build_objective(given, 12).loss.proxies)
 
 
 def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart():
@@ -183,17 +185,17 @@ def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart(
 
     def drawn():
         objective.seed(7, 1)
-        objective.plain(output, labels)
+        objective.compute_batch_loss(output, labels)
         return {key: float(value) for key, value in objective.logged.items()}
 
     first = drawn()
-    objective.plain(output, labels)
+    objective.compute_batch_loss(output, labels)
     assert drawn() == first
     states = [part.miner.generator.initial_seed() for part in objective.parts]
     assert len({*states, objective.loss.miner.generator.initial_seed()}) == 4
     alone = kinfold.training.Objective(plain)
     alone.seed(7, 1)
-    assert float(alone.plain(output.embeddings, labels).detach()) == first["loss-whole"]
+    assert float(alone.compute_batch_loss(output.embeddings, labels).detach()) == first["loss-whole"]
 
 
 def test_what_an_ensemble_cannot_do_is_refused():
@@ -232,9 +234,12 @@ def test_mixed_items_have_both_labels_in_every_term():
     objective = ensembles.objective(network.head, "proxy-anchor").double()
     batch = whole_batch(size=12)
     found = Step(network, objective, seed=5, precision="float64", mixing=MixupConfig())(batch, 0).loss
-    draw = kinfold.training.mixup.draw(MixupConfig(), 12, kinfold.seeding.derived(5, 0, 2))
-    output = network(draw.mixed(batch.images))
-    own, other = objective.plain(output, batch.labels), objective.plain(output, batch.labels[draw.partner])
+    draw = kinfold.training.loop.mixup.draw_mix(MixupConfig(), 12, kinfold.seeding.derive_generator(5, 0, 2))
+    output = network(draw.apply(batch.images))
+    own, other = (
+        objective.compute_batch_loss(output, batch.labels),
+        objective.compute_batch_loss(output, batch.labels[draw.partner]),
+    )
     assert found == pytest.approx(float((draw.share * own + (1 - draw.share) * other).detach()), rel=1e-12)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kinfold.files.state import read_state, states_equal
 from kinfold.training import Run, train
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import STEPS, dataset, difference, recipe, write_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -113,7 +113,7 @@ def test_with_no_checkpoint_before_it_the_error_says_to_start_anew(tmp_path):
         run(tmp_path / "run", at_step(6, break_off))
     path = tmp_path / "run" / "checkpoints" / "000000004.safetensors"
     path.write_bytes(flip(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"000000004.*There is no earlier one: start the run anew in another folder"):
+    with pytest.raises(ValueError, match=r"000000004.*There is no earlier one: start the run again in another folder"):
         go_on(tmp_path / "run")
 
 
@@ -123,7 +123,7 @@ def test_with_no_checkpoint_before_it_the_error_says_to_start_anew(tmp_path):
 def test_a_damaged_list_is_named_and_can_be_done_without(content, stopped, expected):
     listed = stopped.checkpoints / "list.json"
     listed.write_bytes(content)
-    with pytest.raises(ValueError, match="Delete it to go on from the newest checkpoint beside it") as wrong:
+    with pytest.raises(ValueError, match="Delete it to continue from the newest checkpoint beside it") as wrong:
         go_on(stopped.path)
     assert f"{listed} is damaged" in message(wrong)
     assert newest(stopped).exists()
@@ -139,7 +139,7 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
     stopped.best.write_bytes(flip(stopped.best.read_bytes()))
     with open(stopped.log, "a") as file:
         file.write('{"event": "step", "st')
-    assert stopped.events()[-1]["step"] == 15  # what can be read of it
+    assert stopped.read_events()[-1]["step"] == 15  # what can be read of it
     go_on(stopped.path)
     changed, whole = (read_state(place.model) for place in (stopped, RunFolder(expected)))
     assert states_equal(changed, whole)
@@ -183,7 +183,9 @@ def test_a_start_that_was_killed_can_be_made_again(tmp_path, expected):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"cannot make the run folder .*file/run: Not a directory; choose one you may"):
+    with pytest.raises(
+        OSError, match=r"cannot create the run folder .*file/run: Not a directory; choose a folder that you may"
+    ):
         run(tmp_path / "file" / "run")
 
 
@@ -258,7 +260,7 @@ def test_a_disk_that_is_really_full(mounted):
 
 def test_a_disk_that_is_really_read_only(mounted):
     assert re.match(r"cannot write to .*/run: Read-only file system; see to the rights", mounted["read-only"])
-    assert re.match(r"cannot make the run folder .*/other: Read-only", mounted["read-only from the start"])
+    assert re.match(r"cannot create the run folder .*/other: Read-only", mounted["read-only from the start"])
     assert mounted["kept when read-only"] == 8
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kinfold.files.state import write_state
 from kinfold.training import Run, train
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import dataset, difference, recipe
 
 
@@ -168,7 +168,7 @@ def test_one_flipped_bit_of_the_best_weights_so_far_is_an_error(run):
 def test_whole_weights_of_another_training_are_not_those_that_were_scored(expected, tmp_path):
     shutil.copytree(expected, tmp_path / "run")
     place = RunFolder(tmp_path / "run")
-    state = place.weights(place.model)
+    state = place.read_weights(place.model)
     write_state(place.model, {**state, "model": {name: value + 1 for name, value in state["model"].items()}})
     with pytest.raises(ValueError, match=r"model.safetensors is damaged: its contents are not what was written"):
         Run.open(place.path, dataset()).model()

@@ -130,7 +130,7 @@ def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert f"go on with: kinfold train --resume {folders[0]}" in said
+    assert f"continue with: kinfold train --resume {folders[0]}" in said
     for arguments in (["--resume", folders[0]], [path, "--out", folders[1]]):
         subprocess.run([*command, *arguments], env=environment, check=True, capture_output=True, timeout=180)
     assert difference(*folders) == ""

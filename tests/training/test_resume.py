@@ -15,7 +15,7 @@ import torch
 
 from kinfold.training import Stopped, Trainer, train
 from kinfold.training.builder import RunBuilder
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import VARIANTS, dataset, difference, lines, recipe, write_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -256,7 +256,7 @@ def wait_for(folder, step):
     """Until this step is in the log."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        if any(event["step"] >= step for event in RunFolder(folder).events()):
+        if any(event["step"] >= step for event in RunFolder(folder).read_events()):
             return
         time.sleep(0.005)
     raise AssertionError(f"step {step} was not reached")
@@ -283,7 +283,7 @@ def test_the_command_survives_signals(numbers, tmp_path):
             assert process.returncode == -signal.SIGKILL
         else:
             assert process.returncode == 128 + number, said
-            assert f"go on with: kinfold train --resume {folder}" in said
+            assert f"continue with: kinfold train --resume {folder}" in said
         arguments = ["--resume", str(folder)]
     done = subprocess.run([*command, *arguments], env=ONE_THREAD, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -15,9 +15,10 @@ from kinfold.files.state import states_equal
 from kinfold.losses import Mined
 from kinfold.pairs import CrossBatchMemory
 from kinfold.seeding import derive_generator
-from kinfold.training import Objective, Step, Trainer, mixup, train
+from kinfold.training import Objective, Step, Trainer, train
 from kinfold.training.config.settings import MixupConfig, OptimizerConfig
-from kinfold.training.optimizers import build_optimizer
+from kinfold.training.loop import mixup
+from kinfold.training.loop.optimizers import build_optimizer
 from tests.training.tiny import dataset, recipe
 
 BATCH = 12
@@ -118,7 +119,7 @@ def test_frozen_statistics_make_small_parts_exact():
 def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
     settings, model, objective = MixupConfig(alpha=2.0), network(), contrastive()
     loss, found = gradients(model, objective, mixing=settings)
-    mix = mixup.draw(settings, BATCH, derive_generator(1, 3, 2))
+    mix = mixup.draw_mix(settings, BATCH, derive_generator(1, 3, 2))
     assert 0 < mix.share < 1
     images, labels, _ = batch()
     plain = network()
@@ -139,7 +140,7 @@ def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_left_as_it_was
     objective = contrastive()
     step = Step(model, objective, seed=1, precision="float64", mixing=MixupConfig(layers=["block2"]))
     found = step(Batch(images, labels, torch.arange(8)), 0)
-    mix = mixup.draw(step.mixing, 8, derive_generator(1, 0, 2))
+    mix = mixup.draw_mix(step.mixing, 8, derive_generator(1, 0, 2))
     body = model.backbone
     hidden = body.block2(body.block1(images))
     hidden = mix.share * hidden + (1 - mix.share) * hidden[mix.partner]

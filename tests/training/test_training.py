@@ -10,8 +10,8 @@ import torch
 
 import kinfold
 from kinfold.data import Rows, create_dataset
-from kinfold.training import Run, configure, parts
-from kinfold.training.selection import Selection, is_better
+from kinfold.training import Run, components, configure, splits
+from kinfold.training.loop.selection import Selection, is_better
 from tests.training.problems import feature_file, features, pictures, recipe
 
 
@@ -42,13 +42,13 @@ def test_the_scores_are_those_of_the_model_that_the_run_gives(tmp_path):
 
 def test_classes_of_the_three_splits_have_nothing_in_common_and_labels_count_from_zero():
     data = features()
-    split = parts.split_classes(data, configure(recipe()).data)
+    split = splits.split_classes(data, configure(recipe()).data)
     names = [set(part.classes) for part in (split.train, split.validation, split.test)]
     assert [len(part) for part in names] == [12, 4, 8]
     assert sum(map(len, names)) == len(set.union(*names)) == len(data.classes)
     for part in (split.train, split.validation, split.test):
         assert sorted(set(part.labels.tolist())) == [*range(len(part.classes))]
-    other = parts.split_classes(data, configure(recipe(), ["data.split_seed=1"]).data)
+    other = splits.split_classes(data, configure(recipe(), ["data.split_seed=1"]).data)
     assert set(other.validation.classes) != names[1]
 
 
@@ -98,10 +98,10 @@ def test_patience_stops_no_run_before_its_least_steps_and_the_warmup(tmp_path, c
 
 
 def test_patience_counts_from_the_best_step_on():
-    selection = Selection("validation", "map@r", patience=2, least_steps=40)
+    selection = Selection("validation", "map@r", patience=2, min_steps=40)
     stops = []
     for step, value in zip(range(0, 80, 10), (0.5, 0.4, 0.4, 0.6, 0.5, 0.7, 0.5, 0.5), strict=True):
-        selection.judge(step, {"map@r": value})
+        selection.update(step, {"map@r": value})
         stops.append(selection.exhausted)
     assert stops == [False] * 7 + [True]  # at 20 patience was over and the least steps were not
 
@@ -132,7 +132,7 @@ def test_a_smaller_value_is_better_where_the_metric_says_so():
     assert is_better("eer", 0.1, 0.2)
     assert not is_better("map@r", 0.1, 0.2)
     selection = Selection("validation", "eer")
-    assert [selection.judge(step, {"eer": value}) for step, value in enumerate([0.3, 0.2, 0.2, math.nan])] == [
+    assert [selection.update(step, {"eer": value}) for step, value in enumerate([0.3, 0.2, 0.2, math.nan])] == [
         True,
         True,
         False,
@@ -195,9 +195,9 @@ def test_losses_on_raw_vectors_are_evaluated_by_euclidean_distance(loss, tmp_pat
 
 def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_classes(tmp_path):
     given = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
-    assert parts.build_objective(given, 12).loss.beta.shape == (12,)
-    assert parts.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
-    assert parts.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
+    assert components.build_objective(given, 12).loss.beta.shape == (12,)
+    assert components.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
+    assert components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
 
 
 def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
@@ -218,10 +218,10 @@ def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
     assert rates[4]["lr-loss"] == pytest.approx(0.1)
     assert rates[0]["lr-loss"] == pytest.approx(0.02)
     assert rates[-1]["lr-loss"] < 0.01
-    from kinfold.training.optimizers import build_parameter_groups
+    from kinfold.training.loop.optimizers import build_parameter_groups
 
     given = configure(recipe(loss={"name": "proxy-anchor"}, optimizer={"weight_decay": 0.5}))
-    made = build_parameter_groups(torch.nn.Linear(2, 2), parts.build_objective(given, 3), given.optimizer)
+    made = build_parameter_groups(torch.nn.Linear(2, 2), components.build_objective(given, 3), given.optimizer)
     assert [group["weight_decay"] for group in made] == [0.5, 0.0]
 
 
@@ -252,7 +252,7 @@ def test_a_memory_adds_the_loss_against_earlier_batches():
     embeddings = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     labels, ids = torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(6)
     given = configure(recipe(memory={"size": 100, "start": 1, "weight": 0.5}))
-    objective = parts.build_objective(given, 3)
+    objective = components.build_objective(given, 3)
     plain = objective.loss(embeddings, labels)
     assert objective(embeddings, labels, ids, 0) == plain  # not yet
     seen = objective.loss(
@@ -314,12 +314,13 @@ def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_p
     def ruin(event):
         if event.kind == "step" and event.step == 12:
             loss = found["objective"].loss
-            found["objective"].plain = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
+            found["objective"].compute_batch_loss = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
 
     found = {}
     from kinfold.distributed import World
     from kinfold.training.builder import RunBuilder
-    from kinfold.training.folder import RunFolder
+    from kinfold.training.launch import finish_run
+    from kinfold.training.run_folder import RunFolder
 
     work = RunBuilder(configure(recipe()), features(), World())
     folder = RunFolder(tmp_path / "run")
@@ -327,7 +328,7 @@ def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_p
     found["objective"] = trainer.objective
     folder.begin("", {})
     trainer.fit()
-    work.finish(trainer, folder)
+    finish_run(work, trainer, folder)
     scores = json.loads(folder.scores.read_text())
     assert scores["ended"] == "the loss or the weights were not finite at step 13"
     assert scores["step"] <= 10
@@ -357,8 +358,12 @@ def test_tensorboard_gets_losses_and_scores(tmp_path):
         (["model.backbone=conv4"], "holds rows of features, which the backbone 'conv4' does not take"),
         (["sampler.batch_size=25"], "25"),
         (["loss.k=3"], "has no option 'k'"),
+        (
+            ["loss.name=triplet", "optimizer.loss_lr=0.1"],
+            "optimizer.loss_lr=0.1 is for parameters of the loss, and this loss has none to train; leave it out",
+        ),
         (["loss.name=margin", "loss.marginn=3"], "did you mean 'margin'"),
-        (["loss.name=proxy-nca", "memory.size=9"], "a memory of samples is of no use"),
+        (["loss.name=proxy-nca", "memory.size=9"], "cannot use a memory of samples: leave the memory out"),
         (["loss.name=proxy-nca", "miner.name=hard"], "there is nothing to mine"),
         (["mixup.layers=['block1']"], "it can mix at input"),
         (["evaluation.metrics=['map@r', 'recal@1']"], "recall@"),

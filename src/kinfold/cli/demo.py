@@ -27,7 +27,7 @@ def demo(
     from kinfold.cli.demo_progress import Lines
     from kinfold.cli.progress import show_progress
     from kinfold.report import collect_content, write_page
-    from kinfold.training.signals import Stopped
+    from kinfold.training.loop.signals import Stopped
 
     try:
         with show_progress(enabled=not as_json) as bars:

@@ -173,13 +173,13 @@ def _embed_run(
     """Queries, gallery if the data has one, distance of the run, and a description of the run."""
     import numpy as np
 
-    from kinfold.cli.runs import say_unfinished, split_of
+    from kinfold.cli.runs import select_split, warn_unfinished
     from kinfold.data.stored_embeddings import StoredEmbeddings
     from kinfold.training import Run
 
     run = Run.open(folder)
-    chosen, dataset = split_of(run, split)
-    say_unfinished(run)
+    chosen, dataset = select_split(run, split)
+    warn_unfinished(run)
     about: dict[str, object] = {"run": str(folder), "split": chosen, "step": run.weights_step}
     about["selected_on"] = run.config.evaluation.selection == "validation" and chosen == "validation"
     embeddings = run.embed(dataset, progress).numpy()

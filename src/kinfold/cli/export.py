@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinfold.cli.plugins import Plugins
-from kinfold.cli.runs import used
+from kinfold.cli.runs import open_for_use
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinfold.models.export import DeployedModel
     from kinfold.training import Run
 
-EXAMPLES = 8
+_EXAMPLES = 8  # items that are compared
 
 
 def export(
@@ -33,8 +33,8 @@ def export(
 
     Example: `kinfold export runs/birds --out birds.onnx`
 
-    The normalisation of the pixels is inside, and so is the unit length where the run compares by cosine. The file is
-    loaded back and compared with the original on items of the run; one that differs is not kept (exit code 1).
+    The file contains the normalization of the pixels, and that of the embeddings where the run compares by cosine. It
+    is loaded and compared with the original on items of the run; if it differs, it is deleted (exit code 1).
     """
     from kinfold.cli.progress import show_progress
     from kinfold.models.export import ENDINGS, DeployedModel, ExportError
@@ -44,52 +44,53 @@ def export(
         raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name!r}")
     if not tolerance > 0:
         raise ValueError(f"--tolerance must be above 0, got {tolerance}")
-    space = used(run)
-    pipeline = space.pipeline
-    about = {"run": space.folder.resolve().name, "distance": space.distance}
+    opened = open_for_use(run)
+    pipeline = opened.pipeline
+    about = {"run": opened.folder.resolve().name, "distance": opened.distance}
     if pipeline is not None:
         about |= {"mode": pipeline.mode, "background": pipeline.background, "transform": repr(pipeline.test)}
-    network = copy.deepcopy(space.model()).float().cpu().eval()
-    deployed = DeployedModel(network, None if pipeline is None else pipeline.normalize, unit=space.distance == "cosine")
+    network = copy.deepcopy(opened.model()).float().cpu().eval()
+    normalize = None if pipeline is None else pipeline.normalize
+    deployed = DeployedModel(network, normalize, unit=opened.distance == "cosine")
     try:
         with show_progress(enabled=not as_json) as progress:
-            tell = progress or (lambda stage, share: None)
-            tell("compare with the run", 0.0)
-            example = _example(space, deployed, tolerance)
-            tell("compare with the run", 1.0)
-            tell("write and check", 0.0)
+            report = progress or (lambda stage, share: None)
+            report("compare with the run", 0.0)
+            example = _check_example(opened, deployed, tolerance)
+            report("compare with the run", 1.0)
+            report("write and check", 0.0)
             written = write(deployed, out, example, tolerance=tolerance, about=about)
-            tell("write and check", 1.0)
-    except ExportError as failed:
-        echo(f"error: {failed}", err=True)
+            report("write and check", 1.0)
+    except ExportError as error:
+        echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
     if as_json:
-        found = {"path": str(out), "bytes": out.stat().st_size, "difference": written.difference}
-        echo(json.dumps({**found, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
+        content = {"path": str(out), "bytes": out.stat().st_size, "difference": written.difference}
+        echo(json.dumps({**content, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
         return
     size = out.stat().st_size / 1e6
     echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
     for key, value in written.metadata.items():
-        told = value
+        text = value
         if pipeline is not None and key == "transform":
-            told = f"{in_words(pipeline.test)}, before the model"
+            text = f"{describe_transform(pipeline.test)}, before the model"
         elif key == "background":
-            told = f"transparent pixels are drawn on {value}, before the transform"
-        echo(f"  {key}: {told}")
+            text = f"transparent pixels are drawn on {value}, before the transform"
+        echo(f"  {key}: {text}")
 
 
-def in_words(transform: "Transform") -> str:
-    """What is done to a picture before the network sees it, for people; of somebody's own transform the name.
+def describe_transform(transform: "Transform") -> str:
+    """Describe what is done to an image before the network; of a transform of one's own, return the name.
 
     >>> from kinfold.data.transforms import CenterCrop, Compose, Resize
-    >>> in_words(Compose((Resize(256), CenterCrop(224))))
+    >>> describe_transform(Compose((Resize(256), CenterCrop(224))))
     'short side to 256 pixels (bilinear), then the middle 224 x 224'
     """
     from kinfold.data.transforms import CenterCrop, Compose, Resize, Warp
 
     match transform:
         case Compose():
-            return ", then ".join(map(in_words, transform.steps)) or "nothing"
+            return ", then ".join(map(describe_transform, transform.steps)) or "nothing"
         case Resize():
             return f"short side to {transform.size} pixels ({transform.resample.name.lower()})"
         case Warp():
@@ -99,37 +100,37 @@ def in_words(transform: "Transform") -> str:
     return str(getattr(transform, "__name__", type(transform).__name__))
 
 
-def _example(run: "Run | Repeat", deployed: "DeployedModel", tolerance: float) -> "Tensor":
-    """A few items of the run as the written model will get them; they must give what the run itself makes of them."""
+def _check_example(run: "Run | Repeat", deployed: "DeployedModel", tolerance: float) -> "Tensor":
+    """Return a few items of the run as input of the exported model, which must embed them as the run does."""
     import numpy as np
     import torch
 
     from kinfold.data import Batches
+    from kinfold.embedding.compute import compute_embeddings
     from kinfold.models.export import ExportError
-    from kinfold.training.embedding import compute_embeddings
 
     dataset = run.data("train")
-    some = np.zeros(len(dataset), dtype=bool)
-    some[np.linspace(0, len(dataset) - 1, EXAMPLES).astype(int)] = True
-    dataset = dataset.where(some)
+    mask = np.zeros(len(dataset), dtype=bool)
+    mask[np.linspace(0, len(dataset) - 1, _EXAMPLES).astype(int)] = True
+    dataset = dataset.where(mask)
     pipeline = run.pipeline
     if pipeline is None:
         inputs = next(iter(Batches(dataset, batch_size=len(dataset)))).images.float()
     else:
-        reading = Batches(
+        batches = Batches(
             dataset, pipeline.test, mode=pipeline.mode, background=pipeline.background, batch_size=len(dataset)
         )
-        inputs = next(iter(reading)).images
+        inputs = next(iter(batches)).images
     # in float32, whatever the run computed in
     expected = compute_embeddings(deployed.embedder, dataset, pipeline)
     with torch.inference_mode():
-        found = deployed(inputs)
+        embeddings = deployed(inputs)
     if deployed.unit:
         expected = torch.nn.functional.normalize(expected, dim=1)
-    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+    difference = float((embeddings - expected).abs().max() / expected.abs().max().clamp(min=1.0))
     if not difference <= tolerance:
         raise ExportError(
-            f"the network with its normalisation gives other embeddings than the run itself, by {difference:.2g}; "
+            f"the network with its normalization returns other embeddings than the run itself, by {difference:.2g}; "
             "this is an error in kinfold: please report it with the configuration of the run"
         )
     return inputs

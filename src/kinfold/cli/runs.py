@@ -1,4 +1,4 @@
-"""What the commands that use a run have in common: which of its classes they take, and what they say about it."""
+"""What the commands that use a run share: which of its classes they take, and what they say about it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,27 +14,28 @@ SPLIT_HELP = "Of a run: train, validation or test; left out: test, or validation
 SPLIT_HELP += "or the run is not finished."
 
 
-def used(folder: Path) -> "Run | Repeat":
-    """A run or a repeat; where it is not finished it says so, and which weights there are."""
+def open_for_use(folder: Path) -> "Run | Repeat":
+    """Open a run or a repeat, and say where it is not finished."""
     from kinfold.experiments import open_run
 
-    found = open_run(folder)
-    say_unfinished(found)
-    return found
+    run = open_run(folder)
+    warn_unfinished(run)
+    return run
 
 
-def say_unfinished(found: "Run | Repeat") -> None:
-    for run in getattr(found, "runs", [found]):
+def warn_unfinished(opened: "Run | Repeat") -> None:
+    """Say which weights an unfinished run has, and how to finish it."""
+    for run in getattr(opened, "runs", [opened]):
         if not run.finished:
             echo(
                 f"{run.folder} is not finished: its weights are those of step {run.weights_step}; "
-                f"kinfold train --resume {run.folder} goes on",
+                f"kinfold train --resume {run.folder} continues it",
                 err=True,
             )
 
 
-def split_of(found: "Run | Repeat", asked: str | None) -> "tuple[str, Dataset]":
-    """The split asked for, or the one that tells most."""
-    present = found.list_visible_splits()
-    name = asked or next(name for name in ("test", "validation", "train") if name in present)
-    return name, present[name] if name in present else found.data(name)  # which says why there is none
+def select_split(run: "Run | Repeat", split: str | None) -> "tuple[str, Dataset]":
+    """Return a split by its name; without one test, validation or train, the first that may be looked at."""
+    visible = run.list_visible_splits()
+    name = split or next(name for name in ("test", "validation", "train") if name in visible)
+    return name, visible[name] if name in visible else run.data(name)  # which raises and says why

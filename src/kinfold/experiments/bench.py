@@ -20,7 +20,7 @@ from kinfold.experiments.suite import Suite
 from kinfold.experiments.workers.processes import Processes, WorkerPool
 from kinfold.experiments.workers.tasks import Task, TaskResult
 from kinfold.training.checking import check
-from kinfold.training.signals import StopRequest
+from kinfold.training.loop.signals import StopRequest
 
 POLL = 0.5  # seconds between two looks at progress
 ELSEWHERE = 5.0  # seconds between two looks at the trials of another machine
@@ -82,7 +82,7 @@ def run_bench(
         made = Processes(jobs, 1, place.log) if workers is None else workers(place)
         try:
             # a flag, not an exception that could come between a task and the note that it was given out
-            with asked.listening():
+            with asked.listen():
                 scheduler.train(made)
                 scheduler.test(made)
         finally:

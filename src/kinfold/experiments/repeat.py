@@ -15,10 +15,10 @@ from kinfold.files.documents import nan_to_null, read_result, write_result
 from kinfold.files.paths import check_path
 from kinfold.metrics import Distance
 from kinfold.models.concatenated import ConcatenatedEmbedder, concatenate_embeddings
-from kinfold.training import Run, parts
-from kinfold.training.builder import compute_metrics
-from kinfold.training.folder import METRICS
-from kinfold.training.run import one_split
+from kinfold.training import Run, splits
+from kinfold.training.evaluation import compute_metrics
+from kinfold.training.run import select_split
+from kinfold.training.run_folder import METRICS
 
 Scores = dict[str, Any]
 SCORES = {
@@ -131,7 +131,7 @@ class Repeat:
         return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
 
     def data(self, split: str = "test") -> Dataset:
-        return one_split(self.splits(), split, self.folder, self.finished)
+        return select_split(self.splits(), split, self.folder, self.finished)
 
     def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
         """(N, dim) in the order of the data set, or of whatever else `Run.embed` takes."""
@@ -197,7 +197,7 @@ class Repeat:
     def _whole(self) -> Dataset:
         settings = replace(self.runs[0].config.data, test="open")
         given = self.runs[0].dataset
-        return parts.load_dataset(settings) if given is None else parts.assign_splits(given, settings)
+        return splits.load_dataset(settings) if given is None else splits.assign_splits(given, settings)
 
 
 def _mean(scores: Sequence[Scores]) -> dict[str, float | None]:

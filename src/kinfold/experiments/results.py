@@ -30,8 +30,8 @@ from kinfold.experiments.tables import (
 )
 from kinfold.files.atomic import write_atomic, write_text
 from kinfold.training import Run
-from kinfold.training.config.parsing import parse_change
-from kinfold.training.selection import is_better
+from kinfold.training.config.parsing import parse_table
+from kinfold.training.loop.selection import is_better
 
 COLUMNS = (
     "data",
@@ -80,7 +80,7 @@ class Bench:
         if not place.begun:
             raise ValueError(f"{place.path} is not the folder of a bench: it has no {place.suite.name}")
         try:
-            return Bench(place, parse_change(Suite, place.read_suite(), ""), storage)
+            return Bench(place, parse_table(Suite, place.read_suite(), ""), storage)
         except ValueError as wrong:
             raise ValueError(f"the bench {place.path} cannot be opened: {wrong}") from None
 

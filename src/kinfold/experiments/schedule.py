@@ -9,7 +9,7 @@ from kinfold.experiments.bench_folder import BenchFolder, BenchRun
 from kinfold.experiments.search import Study
 from kinfold.experiments.suite import SEARCH_SEED, Suite
 from kinfold.experiments.workers.tasks import Task
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 
 # what can be made now -> whether each of them is done
 Schedule = Generator[list[Task], Sequence[bool], None]

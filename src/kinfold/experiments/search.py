@@ -11,7 +11,7 @@ from typing import Any
 
 from kinfold.experiments.search_space import Categorical, parse_search_space
 from kinfold.optional import import_optional
-from kinfold.training.selection import is_better
+from kinfold.training.loop.selection import is_better
 
 FIRST = 10  # at most so many trials are drawn at random before the search learns from them
 OWNER = "worker"

@@ -177,9 +177,9 @@ def compare_methods(
     """Every pair of methods (with `baseline`: every other method less it), paired by seed, corrected as one family.
 
     results: method -> seed -> value. Only seeds that both have are paired; with fewer than two, or with no results at
-    all of one method, p is NaN, and such a pair still counts in the family. `kinfold.training.selection.better` knows
-    of which metrics less is better. `untrained` methods ended with the weights they began with: their pairs have no p,
-    and still count in the family.
+    all of one method, p is NaN, and such a pair still counts in the family. Which
+    metrics are better when smaller, see `kinfold.training.loop.selection.is_better`. `untrained` methods ended with the
+    weights they began with: their pairs have no p, and still count in the family.
 
     >>> runs = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}}
     >>> found = compare(runs)

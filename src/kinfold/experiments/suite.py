@@ -11,7 +11,7 @@ from kinfold.data.folds import count_folds
 from kinfold.experiments.search_space import list_corners
 from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
-from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_change, read_tables, to_toml
+from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_table, read_tables, to_toml
 from kinfold.training.config.settings import RunConfig
 
 Tables = Mapping[str, Any]
@@ -139,7 +139,7 @@ def read_suite(path: Path | str, changes: Sequence[str] = (), roots: Mapping[str
         own = entry.get("recipe") if isinstance(entry, dict) else None
         if isinstance(own, str) and own.endswith(".toml"):
             entry["recipe"] = str((path.parent / own).resolve())
-    suite = parse_change(Suite, {"name": path.stem, **tables}, "")
+    suite = parse_table(Suite, {"name": path.stem, **tables}, "")
     unknown = [name for name in roots or {} if name not in suite.sources]
     if unknown:
         near = suggest(unknown[0], suite.sources)

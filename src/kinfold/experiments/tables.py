@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from kinfold.experiments.statistics import Interval, compare_methods, compute_interval
 from kinfold.registry import suggest
-from kinfold.training.selection import is_better
+from kinfold.training.loop.selection import is_better
 
 Style = Literal["text", "markdown", "latex"]
 Cells: TypeAlias = Sequence[Sequence[str]]  # a heading and rows, ready for the style

@@ -11,7 +11,13 @@ from kinfold.files.state import read_state, write_state
 VERSION = 3  # part of every key; a new number invalidates all caches
 
 
-def load_or_compute(folder: Path, name: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def load_or_compute(
+    folder: Path,
+    name: str,
+    key: str,
+    compute: Callable[[], dict[str, Any]],
+    on_write_error: Callable[[OSError], object] | None = None,
+) -> dict[str, Any]:
     """Return the cached value if its key is the same; otherwise compute and cache it.
 
     The value is kept in `cache/NAME.safetensors` below the folder, with its checksum. A damaged file counts as missing.
@@ -22,6 +28,7 @@ def load_or_compute(folder: Path, name: str, key: str, compute: Callable[[], dic
         name: The name of the cache file, without its extension. One name holds one value at a time.
         key: Everything that the value depends on, such as the checksum of the weights.
         compute: Returns the value: a dictionary of tensors, strings, numbers, lists and dictionaries.
+        on_write_error: Called with the error where the value cannot be kept.
 
     Returns:
         The value.
@@ -38,7 +45,10 @@ def load_or_compute(folder: Path, name: str, key: str, compute: Callable[[], dic
             cached: dict[str, Any] = entry["value"]
             return cached
     value = compute()
-    with suppress(OSError):
+    try:
         make_folder(file.parent, folder)
         write_state(file, {"key": whole_key, "value": value}, folder)
+    except OSError as error:
+        if on_write_error is not None:
+            on_write_error(error)
     return value

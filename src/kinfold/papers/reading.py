@@ -20,7 +20,7 @@ from kinfold.papers.published import (
     Spread,
 )
 from kinfold.registry import suggest
-from kinfold.training.config.parsing import configure, parse_change
+from kinfold.training.config.parsing import configure, parse_table
 
 COLUMN_GROUPS = (" separated", " concatenated")
 DRAWN = ("table", "space")  # kinds without an axis
@@ -93,12 +93,12 @@ def measured(metric: str) -> str | None:
 
 
 def _table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
-    given = parse_change(_File, tables, "")
+    given = parse_table(_File, tables, "")
     head = given.table
     _check_head(head)
     _check_among(given.on, head.data, "[on]", "table.data")
     lines = [
-        parse_change(_Line, entry, f"row {entry.get('name', place)}") for place, entry in enumerate(given.row, start=1)
+        parse_table(_Line, entry, f"row {entry.get('name', place)}") for place, entry in enumerate(given.row, start=1)
     ]
     for line in lines:
         _check_line(line, head)

@@ -24,7 +24,7 @@ from kinfold.papers.reading import COLUMN_GROUPS, TOY, measured
 from kinfold.training.builder import RunBuilder
 from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
-from kinfold.training.loop import Trainer
+from kinfold.training.loop.trainer import Trainer
 
 SECONDS = "seconds per step"
 ROUNDS, WARM = 5, 1  # timed steps of every row, after this many that are not

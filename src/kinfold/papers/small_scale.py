@@ -12,7 +12,8 @@ from kinfold import registry
 from kinfold.data import Dataset, load
 from kinfold.models.conv4 import Conv4
 from kinfold.papers.published import Settings
-from kinfold.training import parts
+from kinfold.training import splits
+from kinfold.training.config import resolution
 from kinfold.training.config.parsing import configure, merge_tables, to_tables
 from kinfold.training.config.settings import DataConfig
 
@@ -130,9 +131,9 @@ class SmallScale:
         """How many classes and items train."""
         kept = self._known
         if (data.protocol, selection) not in kept:
-            held = parts.USUAL_SHARE if selection == "validation" else 0.0
+            held = resolution.VALIDATION_SHARE if selection == "validation" else 0.0
             given = replace(data, validation=held, test="withheld")
-            train = parts.split_classes(parts.assign_splits(self.dataset, given), given).train
+            train = splits.split_classes(splits.assign_splits(self.dataset, given), given).train
             kept[data.protocol, selection] = (len(train.classes), len(train.labels))
         return kept[data.protocol, selection]
 

@@ -1,4 +1,4 @@
-"""Every name and option of a configuration, checked before any data is read."""
+"""Check every name and option of a configuration before any data is read."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -12,85 +12,83 @@ from kinfold.data import create_pipeline
 from kinfold.metrics.lookup import find_metric
 from kinfold.models.creation import LIBRARIES, PUBLISHED
 from kinfold.registry.options import check_options
-from kinfold.training import mixup, parts, warm_start
+from kinfold.training import initial_model
+from kinfold.training.components import build_objective, build_sampler, try_objective
 from kinfold.training.config.settings import RunConfig
 from kinfold.training.environment import choose_device
-from kinfold.training.objective import Objective
+from kinfold.training.loop import mixup
+from kinfold.training.loop.optimizers import check_loss_lr
 
-CLASSES = 16  # that losses with one vector per class are built for
-LARGEST_BATCH = 1 << 16  # that a sampler is built for
+_NUM_CLASSES = 16  # of the losses with proxies that are built for the check
+_MAX_BATCH = 1 << 16  # of the sampler that is built for the check
 
 
-def check(given: RunConfig) -> None:
-    """Check every named part: data set, pipeline, backbone, head, weights, loss, miner, sampler, metrics, device.
+def check(config: RunConfig) -> None:
+    """Check dataset, pipeline, backbone, head, weights, loss, miner, sampler, metrics and device.
 
-    Loss, miner and sampler are built and the loss is computed once; the rest is compared with what it takes. Optimizer
-    and schedule are checked when a recipe is parsed.
+    Loss, miner and sampler are built, and the loss is computed once. Optimizer and schedule are checked when a recipe
+    is parsed.
 
     Raises:
-        ValueError: For the first name, option or value that is wrong, with the nearest valid name.
+        ValueError: A name, an option or a value is wrong; the message has the nearest valid name.
     """
-    _check_data(given)
-    _check_model(given)
-    for name in (*given.evaluation.metrics, *given.evaluation.diagnostics):
+    _check_data(config)
+    _check_model(config)
+    for name in (*config.evaluation.metrics, *config.evaluation.diagnostics):
         find_metric(name)  # raises with the nearest name
-    choose_device(given.training.device)
-    try_objective(parts.build_objective(given, CLASSES), given.model.dim, torch.device("cpu"))
-    _check_sampler(given)
+    choose_device(config.training.device)
+    objective = build_objective(config, _NUM_CLASSES)
+    try_objective(objective, config.model.dim, torch.device("cpu"))
+    if config.training.steps != 0:
+        check_loss_lr(objective, config.optimizer)
+    _check_sampler(config)
 
 
-def try_objective(objective: Objective, dim: int, device: torch.device) -> None:
-    """Compute the loss of four rows, so that a loss and a miner that do not go together raise their error now."""
-    embeddings = torch.randn(4, dim, generator=torch.Generator().manual_seed(0)).to(device, torch.float32)
-    with torch.no_grad():
-        objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=device))
+def _check_data(config: RunConfig) -> None:
+    data = config.data
+    reader: Callable[..., Any] = registry.resolve("datasets", data.name)
+    # the root may also come from the environment, which the reader itself reads
+    root = {"root": data.root or "."} if "root" in inspect.signature(reader).parameters else {}
+    check_options(data.name, reader, {**root, **data.options}, registry.suggest)
+    if data.pipeline != "auto":
+        create_pipeline(data.pipeline)
 
 
-def _check_data(given: RunConfig) -> None:
-    settings = given.data
-    reader: Callable[..., Any] = registry.resolve("datasets", settings.name)
-    # the root may also come from the environment, which the reader itself looks at
-    root = {"root": settings.root or "."} if "root" in inspect.signature(reader).parameters else {}
-    check_options(settings.name, reader, {**root, **settings.options}, registry.suggest)
-    if settings.pipeline != "auto":
-        create_pipeline(settings.pipeline)
-
-
-def _check_model(given: RunConfig) -> None:
-    settings = given.model
-    head: Callable[..., Any] = registry.resolve("heads", settings.head)
-    filled: Mapping[str, Any] = {"width": settings.dim, "dim": settings.dim, **settings.head_options}
-    check_options(settings.head, head, filled, registry.suggest)
-    weights = settings.weights
+def _check_model(config: RunConfig) -> None:
+    model = config.model
+    head: Callable[..., Any] = registry.resolve("heads", model.head)
+    head_options: Mapping[str, Any] = {"width": model.dim, "dim": model.dim, **model.head_options}
+    check_options(model.head, head, head_options, registry.suggest)
+    weights = model.weights
     if weights is not None and weights not in PUBLISHED and not Path(weights).exists():
         raise ValueError(
             f"model.weights: there is no weight file and no run folder {weights}; give the path of one, or one of "
             f"{', '.join(PUBLISHED)}{registry.suggest(weights, PUBLISHED)}"
         )
-    if warm_start.names_run(weights):
-        warm_start.inherit_model({"model": {"weights": weights}})  # raises where the folder is not that of a run
-    if settings.backbone == "auto":
+    if initial_model.names_run(weights):
+        initial_model.inherit_model({"model": {"weights": weights}})  # raises where it is not the folder of a run
+    if model.backbone == "auto":
         return
-    library, slash, model = settings.backbone.partition("/")
-    name, options = settings.backbone, dict(settings.backbone_options)
+    library, slash, library_model = model.backbone.partition("/")
+    name, options = model.backbone, dict(model.backbone_options)
     if slash and library in LIBRARIES:
-        name, options = library, {**options, "model": model}
+        name, options = library, {**options, "model": library_model}
     backbone: Callable[..., Any] = registry.resolve("backbones", name)
-    known = inspect.signature(backbone).parameters
-    if weights in PUBLISHED and "pretrained" not in known:
-        raise ValueError(f"no library brings weights of {name!r} along; give the path of a local file as model.weights")
-    if "width" in known:
-        options.setdefault("width", settings.dim)  # of the data
+    parameters = inspect.signature(backbone).parameters
+    if weights in PUBLISHED and "pretrained" not in parameters:
+        raise ValueError(f"no library provides weights of {name!r}; set model.weights to the path of a local file")
+    if "width" in parameters:
+        options.setdefault("width", model.dim)  # that of the data
     check_options(name, backbone, options, registry.suggest)
-    if given.mixup is not None and isinstance(getattr(backbone, "stages", None), tuple):
-        mixup.check_layers(given.mixup, backbone)  # type: ignore[arg-type]  # a class has the names as well
+    if config.mixup is not None and isinstance(getattr(backbone, "stages", None), tuple):
+        mixup.check_layers(config.mixup, backbone)  # type: ignore[arg-type]  # a class has the stages too
 
 
-def _check_sampler(given: RunConfig) -> None:
-    """Build it over labels that have room for a batch; what depends on the real labels is checked with them."""
-    name, options = given.sampler.name, given.sampler.options
+def _check_sampler(config: RunConfig) -> None:
+    """Build the sampler over labels that fill a batch; the real labels are checked later."""
+    name, options = config.sampler.name, config.sampler.options
     check_options(name, registry.resolve("samplers", name), {"labels": [], **options}, registry.suggest)
     size, per_class = options.get("batch_size", 1), options.get("per_class", 1)
-    if 1 <= size <= LARGEST_BATCH and 1 <= per_class <= LARGEST_BATCH:
+    if 1 <= size <= _MAX_BATCH and 1 <= per_class <= _MAX_BATCH:
         labels = torch.arange(size).repeat_interleave(max(2, min(per_class, size)))
-        parts.build_sampler(given, labels)
+        build_sampler(config, labels)

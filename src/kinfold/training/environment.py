@@ -1,4 +1,4 @@
-"""Where a run took place: what a result depends on besides its configuration."""
+"""The machine and the package versions of a run, on which a bit-exact result depends."""
 
 import os
 import platform
@@ -13,21 +13,23 @@ import kinfold
 from kinfold.devices import resolve_device
 from kinfold.distributed import World
 
-PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
+_PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
+# A result depends on these to the last bit. The number of threads is restored when a run is resumed.
+_CONDITIONS = ("ranks", "device", "processor", "python", "kinfold")
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Versions, threads, ranks and processor; bit-exact resume needs the same of all of them."""
-    found = {}
-    for package in PACKAGES:
+    """Return versions, threads, number of processes and processor, for environment.json."""
+    versions = {}
+    for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
     return {
         "kinfold": kinfold.__version__,
         "python": platform.python_version(),
-        "packages": found,
+        "packages": versions,
         "platform": platform.platform(),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
@@ -37,24 +39,21 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-# what a result depends on to the last bit; the number of threads is set again when a run is resumed
-CONDITIONS = ("ranks", "device", "processor", "python", "kinfold")
-
-
 def find_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two environments do not have in common, among the conditions of a bit-exact result.
+    """Return the differences of two environments that change the bits of a result.
 
-    >>> differences({"ranks": 1, "packages": {"torch": "2.6"}}, {"ranks": 2, "packages": {"torch": "2.7"}})
-    ['ranks 1 -> 2', 'torch 2.6 -> 2.7']
+    Example:
+        >>> find_differences({"ranks": 1, "packages": {"torch": "2.6"}}, {"ranks": 2, "packages": {"torch": "2.7"}})
+        ['ranks 1 -> 2', 'torch 2.6 -> 2.7']
     """
     sides = [
-        {**{key: side[key] for key in CONDITIONS if key in side}, **side.get("packages", {})} for side in (before, now)
+        {**{key: side[key] for key in _CONDITIONS if key in side}, **side.get("packages", {})} for side in (before, now)
     ]
     return [f"{key} {old} -> {sides[1][key]}" for key, old in sides[0].items() if sides[1].get(key, old) != old]
 
 
 def choose_device(name: str) -> torch.device:
-    """ "auto": this rank's GPU where there is one, else the CPU."""
+    """Return the device of a name; "auto" is this process' GPU where there is one, else the CPU."""
     if name != "auto":
         return resolve_device(name)
     if not torch.cuda.is_available():

@@ -1,110 +1,37 @@
-"""From a recipe to a finished run, and a run that was made before."""
+"""`Run`: the folder of a training, with its configuration, log, scores and model."""
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kinfold.data import Dataset, Pipeline, to_dataset
-from kinfold.distributed import ProcessGroup
-from kinfold.files.atomic import write_json
+from kinfold.embedding.compute import compute_embeddings
 from kinfold.metrics import Distance
 from kinfold.models import Embedder
-from kinfold.training import parts
-from kinfold.training.builder import RunBuilder
-from kinfold.training.checking import check
-from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
+from kinfold.training import display
+from kinfold.training.components import build_pipeline
+from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
-from kinfold.training.embedding import compute_embeddings
-from kinfold.training.environment import find_differences
-from kinfold.training.folder import RunFolder
-from kinfold.training.loop import Callback
-from kinfold.training.start import create_architecture, create_start, fit_start
-from kinfold.training.warm_start import inherit_model
+from kinfold.training.initial_model import create_architecture, create_initial_model, fit_initial_model
+from kinfold.training.run_folder import RunFolder
+from kinfold.training.splits import assign_splits, load_dataset, split_classes
 
-Recipe = RunConfig | Mapping[str, Any] | Path | str
+Progress = Callable[[str, float], None]
 
 
-def train(
-    recipe: Recipe | None = None,
-    folder: Path | str | None = None,
-    *,
-    changes: Sequence[str] = (),
-    resume: bool = False,
-    dataset: Dataset | None = None,
-    callbacks: Sequence[Callback] = (),
-) -> "Run":
-    """Train, evaluate and save; the run with its model and scores is returned.
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A training that was begun or finished; `kinfold.train` returns it, and `Run.open` reads it from its folder.
 
     Args:
-        recipe: A TOML file, tables as a dictionary, or a Configuration. Tables may name a run as model.weights:
-            training starts from its weights, and what [model] leaves open is taken from that run.
-        folder: A new one for the run.
-        changes: Such as "loss.k=160".
-        resume: Go on with the run in `folder`, with its own configuration; one that is finished is returned as it is.
-        dataset: Learn from this instead of what the configuration names.
-        callbacks: Called with every event.
+        run_folder: The files of the run.
+        config: Its configuration.
+        dataset: The dataset, where the configuration does not name the one that it was trained on.
     """
-    if folder is None:
-        raise ValueError("give the folder of the run: kinfold.train(recipe, 'runs/first')")
-    place = RunFolder(folder)
-    if resume:
-        if recipe is not None or changes:
-            raise ValueError("a run that is resumed keeps its own configuration; give no recipe and no changes")
-        given = Run.open(folder).config
-    else:
-        given = _parse_recipe({} if recipe is None else recipe, changes)
-        check(given)
-    with ProcessGroup() as ranks, ExitStack() as held:
-        if resume and place.finished:
-            return Run(place, given, dataset)
-        if resume:
-            # another number of threads would round differently
-            about = place.read_environment()
-            torch.set_num_threads(about["threads"])
-        work = RunBuilder(given, dataset, ranks, resumed=resume and any(place.checkpoints.glob("*.safetensors")))
-        if resume:
-            work.check_data(place, about.get("data"))
-            work.check_start(place, about)
-            new_conditions = find_differences(about, work.describe())
-            if new_conditions and ranks.is_first:
-                warnings.warn(
-                    f"{place.path} goes on under other conditions than it began with ({', '.join(new_conditions)}). "
-                    "The batches stay the same, but numbers are rounded in another way and what is drawn on each rank "
-                    "(dropout, partners in mixup) differs, so the result will not be bit for bit that of an "
-                    "uninterrupted run; environment.json records it",
-                    stacklevel=2,
-                )
-        trainer = work.build_trainer(place, callbacks)
-        # nothing is written before all of it could be put together
-        if ranks.is_first:
-            if not resume:
-                place.begin(to_toml(to_tables(work.config)), work.describe())
-            held.enter_context(place.lock())
-        ranks.barrier()
-        state = place.read_last_state() if resume else None
-        if resume and ranks.is_first:
-            place.cut_log(0 if state is None else state["log"])
-        if state is not None:
-            trainer.load_state_dict(state)
-        if resume and new_conditions and ranks.is_first:
-            entry = {"step": trainer.step_number, "changed": new_conditions}
-            write_json(place.environment, {**about, "resumed": [*about.get("resumed", []), entry]})
-        ranks.barrier()
-        trainer.fit()
-        work.finish(trainer, place)
-        return Run(place, work.config, dataset)
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A folder that a training wrote: its configuration, log, scores and model."""
 
     run_folder: RunFolder
     config: RunConfig
@@ -112,26 +39,42 @@ class Run:
 
     @staticmethod
     def open(folder: Path | str, dataset: Dataset | None = None) -> "Run":
-        """A run that was made before; `dataset` where it was trained on one that no configuration names."""
-        place = RunFolder(folder)
-        if not place.begun:
-            raise ValueError(f"{place.path} is not the folder of a run: it has no {place.configuration.name}")
+        """Open the folder of a run.
+
+        Args:
+            folder: The folder.
+            dataset: The dataset that the run was trained on, where its configuration does not name it.
+
+        Raises:
+            ValueError: It is not the folder of a run, or its configuration cannot be read.
+        """
+        run_folder = RunFolder(folder)
+        if not run_folder.begun:
+            raise ValueError(f"{run_folder.path} is not the folder of a run: it has no {run_folder.configuration.name}")
         try:
-            return Run(place, configure(place.read_configuration()), dataset)
-        except ValueError as wrong:  # a plugin that was not loaded, or a file that was edited
-            raise ValueError(f"the run {place.path} cannot be opened: {wrong}") from None
+            return Run(run_folder, configure(run_folder.read_configuration()), dataset)
+        except ValueError as error:  # a plugin that was not loaded, or a file that was edited
+            raise ValueError(f"the run {run_folder.path} cannot be opened: {error}") from None
+
+    def __repr__(self) -> str:
+        return display.describe_run(self)
+
+    def _repr_html_(self) -> str:
+        return display.render_html(self)
 
     @property
     def folder(self) -> Path:
+        """The folder of the run."""
         return self.run_folder.path
 
     @property
     def finished(self) -> bool:
+        """Whether the run is finished and has scores."""
         return self.run_folder.finished
 
     @property
     def scores(self) -> dict[str, Any]:
-        """What scores.json says; ValueError while the run is not finished."""
+        """What scores.json says; a ValueError while the run is not finished."""
         if not self.finished:
             raise ValueError(f"{self.folder} is not finished; continue it with kinfold train --resume {self.folder}")
         return self.run_folder.read_scores()
@@ -139,86 +82,118 @@ class Run:
     @property
     def events(self) -> list[dict[str, Any]]:
         """The log: losses and evaluations in their order."""
-        return self.run_folder.events()
+        return self.run_folder.read_events()
 
     @property
     def distance(self) -> Distance:
-        found: Any = self.config.evaluation.distance
-        return "cosine" if found == "auto" else found
+        """How embeddings of the run are compared."""
+        distance: Any = self.config.evaluation.distance
+        return "cosine" if distance == "auto" else distance
 
     @property
     def background(self) -> str:
-        """The color that transparent pixels are drawn on."""
+        """The color under transparent pixels."""
         return self.config.data.background
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
-        return parts.build_pipeline(self.config.data, create_architecture(self.config))
+        """How images are prepared for the network; None for features."""
+        return build_pipeline(self.config.data, create_architecture(self.config))
+
+    def table(self) -> str:
+        """Return the scores as a table of text: for each metric the score of each split, its start and its gain.
+
+        The start is the score before the first step on the same classes; the gain is the score minus the start.
+
+        Raises:
+            ValueError: The run is not finished.
+        """
+        return display.render_text(self)
+
+    def plot(self) -> Any:
+        """Draw the loss and the evaluations over the steps.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: Nothing was logged yet.
+        """
+        return display.plot_curves(self)
 
     def model(self) -> Embedder:
-        """The selected network, for evaluation: at the end the selected one, before that the best or the newest."""
+        """Build the network with its selected weights, or the best or newest ones of an unfinished run.
+
+        Raises:
+            ValueError: There are no weights yet, or they do not fit the architecture.
+        """
         model = create_architecture(self.config)
         try:
-            model.load_state_dict(self._weights()["model"])
-        except RuntimeError as wrong:
-            made = self.run_folder.read_environment().get("kinfold")
+            model.load_state_dict(self._read_weights()["model"])
+        except RuntimeError as error:
+            version = self.run_folder.read_environment().get("kinfold")
             raise ValueError(
-                f"the weights of {self.folder}, made by kinfold {made}, do not fit the architecture that its "
-                f"configuration names in this version: {wrong}"
+                f"the weights of {self.folder}, written by kinfold {version}, do not fit the architecture that its "
+                f"configuration names in this version: {error}"
             ) from None
         return model.eval()
 
     def start_model(self) -> Embedder:
-        """The network as it was before its first step, made again from the configuration and the training items."""
-        model, taken = create_start(self.config)
-        fit_start(
+        """Build the network as it was before its first step, from the configuration and the training items."""
+        model, start = create_initial_model(self.config)
+        fit_initial_model(
             model,
             self.config.model,
-            lambda: self._embed(model, self.splits()["train"], of=model.features),
-            (taken or {}).get("parts", ()),
+            lambda: self._embed(model, self.splits()["train"], function=model.features),
+            (start or {}).get("parts", ()),
         )
         return model.eval()
 
     @property
     def weights_step(self) -> int:
-        """The step at which the network was what `model` gives."""
-        found = self._weights()
-        return int(found["step"] if "step" in found else found["done"])
+        """The step of the weights that `model` loads."""
+        state = self._read_weights()
+        return int(state["step"] if "step" in state else state["done"])
 
     def weight_files(self) -> list[Path]:
-        """Where the selected weights lie; ValueError before there are any."""
-        path = self.run_folder.model if self.finished else self.run_folder.best
-        if not path.is_file():
-            raise ValueError(
-                f"{self.folder} has no selected weights yet; finish it with kinfold train --resume {self.folder}"
-            )
-        return [path]
+        """Return the file that `model` reads its weights from: selected, best or newest; empty before there is one."""
+        for path in (self.run_folder.model, self.run_folder.best):
+            if path.is_file():
+                return [path]
+        return sorted(self.run_folder.checkpoints.glob("*.safetensors"))[-1:]
 
     def splits(self) -> dict[str, Dataset]:
-        """Train, and validation and test where there are such classes, as the run saw them."""
-        settings = self.config.data
-        data = parts.load_dataset(settings) if self.dataset is None else parts.assign_splits(self.dataset, settings)
-        found = parts.split_classes(data, settings)
-        return {name: part for name, part in vars(found).items() if part is not None}
+        """Return the datasets of the run by split: train, and validation and test where there are such classes."""
+        config = self.config.data
+        dataset = load_dataset(config) if self.dataset is None else assign_splits(self.dataset, config)
+        return {name: split for name, split in vars(split_classes(dataset, config)).items() if split is not None}
 
     def list_visible_splits(self) -> dict[str, Dataset]:
-        """The splits that may be looked at: test classes stay sealed until the run is finished."""
-        return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
+        """Return the splits that may be looked at: without the held-out test classes until the run is finished."""
+        return {name: split for name, split in self.splits().items() if name != "test" or self.finished}
 
     def data(self, split: str = "test") -> Dataset:
-        """The items of one split, as the run saw them; ValueError for test classes that are still sealed."""
-        return one_split(self.splits(), split, self.folder, self.finished)
+        """Return the items of one split.
 
-    def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
-        """Embed a data set, an image, a row of features, or several of these.
+        Raises:
+            ValueError: There is no such split, or it is held out until the run is finished.
+        """
+        return select_split(self.splits(), split, self.folder, self.finished)
+
+    def embed(self, things: Any, progress: Progress | None = None) -> Tensor:
+        """Embed a dataset, an image, a row of features, or several of these.
 
         Args:
             things: A `kinfold.data.Dataset`, the path of an image, a Pillow image, an array, a list of these or a torch
-                data set; see `kinfold.data.to_dataset`. Images pass the transform and the background of the run.
+                dataset; see `kinfold.data.to_dataset`. Images pass the transform and the background of the run.
             progress: Called with a stage and the share that is finished.
 
         Returns:
             (N, dim) in the order of `things`; N is 1 for a single image or row.
+
+        Raises:
+            ValueError: The run embeds items of another kind or width.
         """
         dataset = to_dataset(things, features=self.pipeline is None, taker=f"the run {self.folder}")
         model = self.model()
@@ -230,48 +205,34 @@ class Run:
         return self._embed(model, dataset, progress=progress)
 
     def embed_start(self, dataset: Dataset) -> Tensor:
-        """Embed with the weights that the run began with, (N, dim) in the order of the data set."""
+        """Embed a dataset with the weights before the first step, (N, dim) in the order of the dataset."""
         return self._embed(self.start_model(), dataset)
 
     def _embed(self, model: Embedder, dataset: Dataset, **options: Any) -> Tensor:
-        size = self.config.evaluation.batch_size
-        precision = self.config.training.precision
-        return compute_embeddings(model, dataset, self.pipeline, batch_size=size, precision=precision, **options)
+        batch_size, precision = self.config.evaluation.batch_size, self.config.training.precision
+        return compute_embeddings(model, dataset, self.pipeline, batch_size=batch_size, precision=precision, **options)
 
-    def _weights(self) -> dict[str, Any]:
+    def _read_weights(self) -> dict[str, Any]:
         for path in (self.run_folder.model, self.run_folder.best):
             if path.is_file():
-                return self.run_folder.weights(path)
+                return self.run_folder.read_weights(path)
         state = self.run_folder.read_last_state()
         if state is None:
-            raise ValueError(
-                f"{self.folder} holds no weights yet; continue it with kinfold train --resume {self.folder}"
-            )
+            raise ValueError(f"{self.folder} has no weights yet; continue it with kinfold train --resume {self.folder}")
         return state
 
 
-def one_split(present: Mapping[str, Dataset], split: str, folder: Path, finished: bool) -> Dataset:
-    """One of the splits that there are; ValueError with their names where it is none of them, or is still sealed."""
-    if split not in present:
-        raise ValueError(f"the data of {folder} has no split {split!r}; it has {', '.join(present)}")
+def select_split(splits: Mapping[str, Dataset], split: str, folder: Path, finished: bool) -> Dataset:
+    """Return one split of a run.
+
+    Raises:
+        ValueError: There is no such split, or it is held out until the run is finished.
+    """
+    if split not in splits:
+        raise ValueError(f"the data of {folder} has no split {split!r}; it has {', '.join(splits)}")
     if split == "test" and not finished:
         raise ValueError(
-            f"{folder} is not finished, and its test classes stay sealed until it is: finish it with kinfold train "
-            f"--resume {folder}, or look at --split validation"
+            f"{folder} is not finished, and its test classes are held out until it is: finish it with kinfold train "
+            f"--resume {folder}, or use --split validation"
         )
-    return present[split]
-
-
-def _parse_recipe(recipe: Recipe, changes: Sequence[str]) -> RunConfig:
-    if isinstance(recipe, RunConfig):
-        return configure(to_tables(recipe), changes) if changes else recipe
-    tables_given = recipe if isinstance(recipe, Mapping) else read_tables(recipe)
-    return configure(inherit_model(apply_changes(tables_given, changes)))
-
-
-def weight_files(run: Run) -> list[Path]:
-    """Where the weights lie that `run.model()` takes: selected, best so far or newest; none before there are any."""
-    for path in (run.run_folder.model, run.run_folder.best):
-        if path.is_file():
-            return [path]
-    return sorted(run.run_folder.checkpoints.glob("*.safetensors"))[-1:]
+    return splits[split]

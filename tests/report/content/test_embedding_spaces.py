@@ -45,7 +45,7 @@ def test_other_weights_give_another_space(tmp_path):
     content = collect_content(mine.folder)  # other weights than those that were scored
     assert content["spaces"] == []
     assert any("model.safetensors is damaged" in why for why in content["missing"])
-    state = other.run_folder.weights(other.run_folder.model)
+    state = other.run_folder.read_weights(other.run_folder.model)
     mine.run_folder.finish(state["step"], state["model"], mine.scores)
     after = collect_content(mine.folder)["spaces"][0]
     assert after["neighbor_scores"] == expected["neighbor_scores"] != before["neighbor_scores"]

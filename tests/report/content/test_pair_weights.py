@@ -6,7 +6,7 @@ import pytest
 from kinfold.losses import Mined
 from kinfold.report import collect_content
 from kinfold.report.content.pair_weights import compute_pair_weights
-from kinfold.training import parts
+from kinfold.training import components
 from tests.report.runs import feature_run
 
 
@@ -19,9 +19,9 @@ def test_pair_weights_are_means_of_the_derivative(loss, miner, tmp_path):
     train = run.data("train")
     binned = compute_pair_weights(run, train)
     # by hand, from the same batch
-    objective = parts.build_objective(run.config, len(train.classes), run.model())
+    objective = components.build_objective(run.config, len(train.classes), run.model())
     objective.load_state_dict(run.run_folder.read_last_state()["objective"])
-    batch = sorted(set(next(iter(parts.build_sampler(run.config, train.labels)))))
+    batch = sorted(set(next(iter(components.build_sampler(run.config, train.labels)))))
     rows, labels = run.embed(train)[batch], train.labels[batch]
     inner = objective.loss.loss if isinstance(objective.loss, Mined) else objective.loss
     weights = objective.loss.pair_weights(rows, labels).double().numpy()

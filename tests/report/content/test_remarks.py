@@ -87,7 +87,7 @@ def test_losses_that_are_not_finite_are_reported_and_left_out(tmp_path):
 
 def test_weights_that_are_not_finite_have_no_map(tmp_path):
     run = feature_run(tmp_path)
-    state = run.run_folder.weights(run.run_folder.model)
+    state = run.run_folder.read_weights(run.run_folder.model)
     spoilt = {name: torch.full_like(value, torch.nan) for name, value in state["model"].items()}
     run.run_folder.finish(state["step"], spoilt, run.scores)
     content = collect_content(run.folder)

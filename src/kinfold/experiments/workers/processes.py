@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from kinfold import registry
 from kinfold.experiments.workers.tasks import Task, TaskResult
 from kinfold.files.paths import open_append
-from kinfold.training.folder import MOST_THREADS
+from kinfold.training.run_folder import MAX_THREADS
 
 GRACE = 30.0  # seconds to save and stop after SIGTERM, before SIGKILL
 Progress = Callable[[str, float], object]
@@ -152,8 +152,8 @@ def check_workers(jobs: int, threads: int, timeout: float | None) -> None:
     for name, value in (("jobs", jobs), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-        if value > MOST_THREADS:
-            raise ValueError(f"{name} must be at most {MOST_THREADS}, got {value}")
+        if value > MAX_THREADS:
+            raise ValueError(f"{name} must be at most {MAX_THREADS}, got {value}")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise ValueError(f"timeout must be a number of seconds above 0, got {timeout:g}; leave it out to wait for ever")
 

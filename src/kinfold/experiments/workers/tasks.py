@@ -14,8 +14,9 @@ import torch
 from kinfold.data import Dataset, load
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.locks import FolderLockedError
-from kinfold.training import Event, Run, Stopped, configure, parts, train
-from kinfold.training.folder import RunFolder
+from kinfold.training import Event, Run, Stopped, configure, train
+from kinfold.training.config import resolution
+from kinfold.training.run_folder import RunFolder
 
 PATIENCE = 10.0  # seconds to wait for a folder that a worker of a killed bench may still hold
 Tell = Callable[[str, float], object]
@@ -92,7 +93,7 @@ def _perform(task: Task, tell: Tell | None) -> None:
                 train(given, task.folder, dataset=dataset, callbacks=[report])
             else:
                 before = Run.open(task.folder).config
-                if parts.resolve_config(given, dataset) != before:
+                if resolution.resolve_config(given, dataset) != before:
                     raise ValueError(
                         f"{task.folder} was begun with other settings than the suite has now; "
                         "choose another folder for the bench, or move that one away"

@@ -14,7 +14,6 @@ from kinfold.report.content.inputs import ReportInputs, ReportMethod
 from kinfold.report.content.json_values import round_number
 from kinfold.report.content.result_tables import read_scores
 from kinfold.training import Run
-from kinfold.training.run import weight_files
 
 TEST_METRIC = "recall@1"
 DIAGNOSTICS = ("rho@1", "rho@2", "density", "uniformity", "alignment")
@@ -89,7 +88,7 @@ def _measure_first_run(method: ReportMethod, names: list[str], datasets: RunData
         train = datasets.load_splits(run)["train"]
         if not isinstance(train.items, Rows) or len(train) > MAX_ITEMS:
             return {}
-        key = f"{digest_files(weight_files(run))} {datasets.identify(train)} {run.background} {names}"
+        key = f"{digest_files(run.weight_files())} {datasets.identify(train)} {run.background} {names}"
         values = load_or_compute(run.folder, "report-train-space", key, lambda: _measure(run, train, names))
     except (ValueError, OSError):
         return {}

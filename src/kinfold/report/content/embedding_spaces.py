@@ -21,7 +21,6 @@ from kinfold.report.content.result_tables import get_main_metric, rank_mean, rea
 from kinfold.report.content.space_measurements import measure_space
 from kinfold.report.content.thumbnails import Thumbnails
 from kinfold.training import Run
-from kinfold.training.run import weight_files
 from kinfold.tsne import has_tsne
 
 MORE_METHODS = 3  # beside the best one, on the first dataset
@@ -200,7 +199,7 @@ def _choose_split(splits: Sequence[str], complete: bool) -> tuple[str, str]:
 
 def _list_weight_files(run: Run | Repeat) -> list[Path]:
     runs = run.runs if isinstance(run, Repeat) else [run]
-    files = [path for fold in runs for path in weight_files(fold)]
+    files = [path for fold in runs for path in fold.weight_files()]
     if len(files) < len(runs):
         raise ValueError("it has no weights yet")
     return files

@@ -15,7 +15,7 @@ from kinfold.files.paths import check_path
 from kinfold.training import Run
 from kinfold.training.config.parsing import to_tables, to_toml
 from kinfold.training.config.settings import RunConfig
-from kinfold.training.folder import RunFolder
+from kinfold.training.run_folder import RunFolder
 
 MAX_FOLDS = 100  # of a protocol
 

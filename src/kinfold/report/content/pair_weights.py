@@ -19,8 +19,7 @@ from kinfold.report.content.datasets import RunDatasets
 from kinfold.report.content.inputs import ReportInputs, ReportMethod
 from kinfold.report.content.json_values import round_number, round_numbers
 from kinfold.report.content.path_redaction import redact_paths
-from kinfold.training import Run, parts
-from kinfold.training.run import weight_files
+from kinfold.training import Run, components
 
 BINS = 40
 MAX_METHODS = 24
@@ -55,10 +54,10 @@ def _describe_chart(name: str, weights: dict[str, Any]) -> Chart:
 
 def _load_pair_weights(method: ReportMethod, datasets: RunDatasets) -> dict[str, Any]:
     run = method.runs[0]
-    if not weight_files(run):
+    if not run.weight_files():
         raise ValueError("it has no weights yet")
     train = datasets.load_splits(run)["train"]
-    key = f"{digest_files([*weight_files(run), *_find_checkpoint(run)])} {datasets.identify(train)} {run.background}"
+    key = f"{digest_files([*run.weight_files(), *_find_checkpoint(run)])} {datasets.identify(train)} {run.background}"
     return load_or_compute(run.folder, "report-weights", key, lambda: compute_pair_weights(run, train))
 
 
@@ -76,7 +75,7 @@ def compute_pair_weights(run: Run, train: Dataset) -> dict[str, Any]:
         "similarity": Centers of the bins. "positives", "negatives": Mean weights, None for an empty bin.
         "batch": Size of the batch. "largest": The largest absolute weight.
     """
-    objective = parts.build_objective(run.config, len(train.classes), run.model())
+    objective = components.build_objective(run.config, len(train.classes), run.model())
     for path in _find_checkpoint(run):
         objective.load_state_dict(read_state(path)["objective"])
     loss = objective.loss
@@ -94,7 +93,7 @@ def compute_pair_weights(run: Run, train: Dataset) -> dict[str, Any]:
 
 def _draw_batch(run: Run, train: Dataset) -> list[int]:
     """The first batch of the run; if its sampler chooses by embeddings, a batch of several items of each class."""
-    sampler = parts.build_sampler(run.config, train.labels)
+    sampler = components.build_sampler(run.config, train.labels)
     if not sampler.ready:
         size = min(sampler.batch_size, len(train)) // PER_CLASS * PER_CLASS
         sampler = samplers.create("spc", train.labels, batch_size=size, per_class=PER_CLASS, seed=run.config.seed)

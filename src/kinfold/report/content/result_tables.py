@@ -12,7 +12,7 @@ from kinfold.report.content.path_redaction import display_folder, redact_config,
 from kinfold.report.content.published_values import PublishedValues, read_published_values
 from kinfold.report.content.reference_scores import read_references
 from kinfold.training.config.parsing import read_tables
-from kinfold.training.selection import is_better
+from kinfold.training.loop.selection import is_better
 
 Values = dict[str, dict[str, dict[int, float]]]  # method -> metric -> seed -> value
 RESULTS = {  # keys of scores.json, and what they are called

@@ -1,4 +1,4 @@
-"""Tables of a TOML file to typed objects and back; a key that means nothing is an error that names the nearest."""
+"""TOML tables to typed settings and back. An unknown key is an error that names the nearest valid one."""
 
 import inspect
 import math
@@ -9,21 +9,27 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import tomli_w
+
 from kinfold.files.documents import check_depth, read_toml, shorten
 from kinfold.registry import names, resolve, suggest
 from kinfold.registry.options import PLAIN, is_instance
+from kinfold.training.config.defaults import default_embedding_length, default_learning_rate, default_miner
 from kinfold.training.config.settings import NamedConfig, RunConfig
-from kinfold.training.defaults import default_embedding_length, default_learning_rate, default_miner
 
-Kind = TypeVar("Kind")
+Settings = TypeVar("Settings")
 Table = Mapping[str, Any]
 AUTO = "auto"
-LARGEST = 1 << 63  # of whole numbers
-OPTIONAL = ("miner",)  # named things that a run may do without
+OPTIONAL = ("miner",)  # tables with a name that a run can do without
+_INT64 = 1 << 63
 
 
 def read_tables(path: Path | str) -> dict[str, Any]:
-    """The tables of a TOML file, as they stand."""
+    """Read the tables of a TOML recipe without checking their keys.
+
+    Raises:
+        ValueError: There is no such file, or it is not TOML.
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no recipe {path}")
@@ -31,46 +37,58 @@ def read_tables(path: Path | str) -> dict[str, Any]:
 
 
 def configure(tables: Table, changes: Sequence[str] = ()) -> RunConfig:
-    """A checked configuration from tables, after changes such as "loss.k=160"; the miner "none" is none; "auto" as
-    the miner, the learning rate or the length of the start is the usual one of the loss.
+    """Build a checked configuration from the tables of a recipe.
 
-    >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
-    Choice(name='dro-topk', options={'k': 160})
-    >>> configure({"loss": {"name": "margin"}, "miner": {"name": "auto"}}).miner
-    Choice(name='distance-weighted', options={})
+    The miner "none" is no miner. "auto" as miner, optimizer.lr or model.init_length is the default of the loss.
+
+    Args:
+        tables: Tables as in a TOML file.
+        changes: Changes such as "loss.k=160", applied first.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ValueError: A key is unknown, or a value is wrong.
+
+    Example:
+        >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
+        NamedConfig(name='dro-topk', options={'k': 160})
+        >>> configure({"loss": {"name": "margin"}, "miner": {"name": "auto"}}).miner
+        NamedConfig(name='distance-weighted', options={})
     """
-    given = apply_changes(tables, changes)
-    if _is_auto(given.get("miner")):
-        _resolve_miner(given)
-    _resolve_numbers(given)
+    changed = apply_changes(tables, changes)
+    if _is_auto(changed.get("miner")):
+        _resolve_miner(changed)
+    _resolve_numbers(changed)
     for name in OPTIONAL:
-        if isinstance(given.get(name), dict) and given[name].get("name") == "none":
-            del given[name]
-    return parse_change(RunConfig, given, "")
+        if isinstance(changed.get(name), dict) and changed[name].get("name") == "none":
+            del changed[name]
+    return parse_table(RunConfig, changed, "")
 
 
 def _is_auto(miner: Any) -> bool:
     return isinstance(miner, Mapping) and miner.get("name") == AUTO
 
 
-def _resolve_miner(given: dict[str, Any]) -> None:
-    """Replace the miner "auto" by the usual one of the loss, or by none."""
-    options = {key: value for key, value in given.pop("miner").items() if key != "name"}
-    loss = _name(given) or RunConfig().loss.name
-    miner = default_miner(loss, given.get("loss"))
+def _resolve_miner(tables: dict[str, Any]) -> None:
+    """Replace the miner "auto" by the default of the loss, or by none."""
+    options = {key: value for key, value in tables.pop("miner").items() if key != "name"}
+    loss = _get_loss_name(tables) or RunConfig().loss.name
+    miner = default_miner(loss, tables.get("loss"))
     if miner is None and options:
         raise ValueError(
-            f"[miner] has {', '.join(options)}, and the loss {loss!r} has no usual miner that takes it: name a miner, "
-            "or leave the options out"
+            f"[miner] has {', '.join(options)}, and the loss {loss!r} has no default miner that takes it: name a "
+            "miner, or leave the options out"
         )
     if miner is not None:
-        given["miner"] = {"name": miner, **options}
+        tables["miner"] = {"name": miner, **options}
 
 
-def _resolve_numbers(given: dict[str, Any]) -> None:
-    """Replace the learning rate "auto" and the length "auto" of the start by the usual ones of the loss."""
-    loss = _name(given) or RunConfig().loss.name
-    model, optimizer = given.get("model"), given.get("optimizer")
+def _resolve_numbers(tables: dict[str, Any]) -> None:
+    """Replace "auto" as learning rate and as initial embedding length by the defaults of the loss."""
+    loss = _get_loss_name(tables) or RunConfig().loss.name
+    model, optimizer = tables.get("model"), tables.get("optimizer")
     if isinstance(model, dict) and model.get("init_length") == AUTO:
         model["init_length"] = default_embedding_length(loss)
     if isinstance(optimizer, dict) and optimizer.get("lr") == AUTO:
@@ -83,59 +101,71 @@ def _resolve_numbers(given: dict[str, Any]) -> None:
 
 
 def apply_changes(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
-    """A copy of the tables with values replaced; values are written as in TOML, words may stand without quotes."""
+    """Return a copy of the tables with some values replaced.
+
+    Another loss or miner starts without the options of the one before, and another loss without its miner. Another
+    sampler keeps the options that it has too, such as the batch size.
+
+    Args:
+        tables: The tables of a recipe.
+        changes: Such as "loss.k=160". Values are TOML; strings need no quotes. "none" removes a value.
+
+    Raises:
+        ValueError: A change is malformed.
+    """
     result: dict[str, Any] = _copy(tables)
-    mined = any(change.partition("=")[0].strip().startswith("miner.") for change in changes)
-    # names first: another loss or miner begins without the options of the one before, and a loss without its miner;
-    # another sampler keeps what it also has, such as the size of a batch
+    changes_miner = any(change.partition("=")[0].strip().startswith("miner.") for change in changes)
+    # names first, because they reset the options
     for change in sorted(changes, key=lambda change: not change.partition("=")[0].strip().endswith(".name")):
-        key, equals, written = change.partition("=")
+        key, equals, text = change.partition("=")
         path = [part.strip() for part in key.split(".")]
         if not equals or not all(path):
             raise ValueError(f"a change looks like loss.k=160, got {change!r}")
-        place = result
+        table = result
         for part in path[:-1]:
-            inner = place.setdefault(part, {})
+            inner = table.setdefault(part, {})
             if not isinstance(inner, dict):
                 raise ValueError(f"{change!r}: {part!r} is a value, not a table")
-            place = inner
-        name = written.strip(" \"'")
-        if path in (["loss", "name"], ["miner", "name"]) and place.get("name") != name:
-            if path[0] == "loss" and not mined and not _is_auto(result.get("miner")):
+            table = inner
+        name = text.strip(" \"'")
+        if path in (["loss", "name"], ["miner", "name"]) and table.get("name") != name:
+            if path[0] == "loss" and not changes_miner and not _is_auto(result.get("miner")):
                 result.pop("miner", None)
-            place.clear()
-        if path == ["sampler", "name"] and place.get("name") != name:
-            for option in {*place} - _options("samplers", name):
-                del place[option]
-        if written.strip() != "none":
-            place[path[-1]] = _value(written)
+            table.clear()
+        if path == ["sampler", "name"] and table.get("name") != name:
+            for option in {*table} - _list_options("samplers", name):
+                del table[option]
+        if text.strip() != "none":
+            table[path[-1]] = _parse_value(text)
         elif path[-1] == "name" and path[0] in OPTIONAL:
-            result.pop(path[0])  # without a name there is no miner
+            result.pop(path[0])
         else:
-            place.pop(path[-1], None)
+            table.pop(path[-1], None)
     return result
 
 
-def _options(kind: str, name: str) -> set[str]:
-    """What something takes; nothing where there is no such name, which is told elsewhere."""
+def _list_options(kind: str, name: str) -> set[str]:
+    """Return the options of a registered name; none where the name is unknown, which is reported elsewhere."""
     return set(inspect.signature(resolve(kind, name)).parameters) if name in names(kind) else set()
 
 
 def merge_tables(*layers: Table) -> dict[str, Any]:
-    """Tables over one another, the last on top: keys are merged, a table with another `name` replaces the one below,
-    and another loss is not given the miner of the one it replaces.
+    """Merge tables key by key; later ones win.
 
-    >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
-    {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
-    >>> combined({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})
-    {'loss': {'name': 'margin'}}
-    >>> combined({"loss": {"name": "margin"}, "miner": {"name": "distance-weighted"}}, {"loss": {"name": "lifted"}})
-    {'loss': {'name': 'lifted'}}
+    A table with another `name` replaces the one below it, and another loss drops the miner of the one it replaces.
+
+    Example:
+        >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
+        {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
+        >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})
+        {'loss': {'name': 'margin'}}
+        >>> merge_tables({"loss": {"name": "margin"}, "miner": {"name": "hard"}}, {"loss": {"name": "lifted"}})
+        {'loss': {'name': 'lifted'}}
     """
     result: dict[str, Any] = {}
     for layer in layers:
-        inherited = "miner" not in layer and not _is_auto(result.get("miner"))
-        if inherited and _name(layer) not in (None, _name(result)):
+        drops_miner = "miner" not in layer and not _is_auto(result.get("miner"))
+        if drops_miner and _get_loss_name(layer) not in (None, _get_loss_name(result)):
             result.pop("miner", None)
         for key, value in layer.items():
             below = result.get(key)
@@ -150,135 +180,117 @@ def merge_tables(*layers: Table) -> dict[str, Any]:
     return result
 
 
-def _name(layer: Table) -> Any:
-    """The name of the loss in these tables, where there is one."""
-    loss = layer.get("loss")
+def _get_loss_name(tables: Table) -> Any:
+    loss = tables.get("loss")
     return loss.get("name") if isinstance(loss, Mapping) else None
 
 
-def parse_change(kind: type[Kind], table: Any, where: str) -> Kind:
-    """A dataclass from a table, every key known and every value of its type."""
+def parse_table(kind: type[Settings], table: Any, path: str) -> Settings:
+    """Build a dataclass from a table.
+
+    Args:
+        kind: The dataclass.
+        table: Its fields as keys.
+        path: Where the table stands in the file, for error messages; "" for the top.
+
+    Raises:
+        ValueError: A key is unknown or missing, or a value has the wrong type.
+    """
     if not isinstance(table, Mapping):
-        raise ValueError(f"[{where}] must be a table, got {table!r}")
+        raise ValueError(f"[{path}] must be a table, got {table!r}")
     if kind is NamedConfig:
         if not isinstance(table.get("name"), str):
-            raise ValueError(f'[{where}] needs a name, as in name = "..."')
+            raise ValueError(f'[{path}] needs a name, as in name = "..."')
         return kind(table["name"], {key: _copy(value) for key, value in table.items() if key != "name"})  # type: ignore[call-arg]
-    known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    entries = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for key in table:
-        if key not in known:
-            place = f"in [{where}]" if where else "at the top"
-            near = suggest(key, known) or _elsewhere(key, hints)
-            raise ValueError(f"unknown key {key!r} {place}{near}; there are {', '.join(known)}")
-    required = [n for n, e in known.items() if e.default is MISSING and e.default_factory is MISSING and n not in table]
-    if required:
-        raise ValueError(f"[{where}] needs {', '.join(required)}")
-    return kind(**{key: _typed(hints[key], value, f"{where}.{key}" if where else key) for key, value in table.items()})
+        if key not in entries:
+            position = f"in [{path}]" if path else "at the top"
+            hint = suggest(key, entries) or _suggest_table(key, hints)
+            raise ValueError(f"unknown key {key!r} {position}{hint}; there are {', '.join(entries)}")
+    missing = [
+        n for n, e in entries.items() if e.default is MISSING and e.default_factory is MISSING and n not in table
+    ]
+    if missing:
+        raise ValueError(f"[{path}] needs {', '.join(missing)}")
+    return kind(**{key: _convert(hints[key], value, f"{path}.{key}" if path else key) for key, value in table.items()})
 
 
-def _elsewhere(key: str, hints: dict[str, Any]) -> str:
-    """Where a key that does not stand here may have been meant to stand."""
+def _suggest_table(key: str, hints: dict[str, Any]) -> str:
+    """Name the tables in which an unknown key would be valid."""
     if "options" in hints:
-        return " (what the data set itself takes stands in options, as in --set data.options.columns.label=species)"
+        return " (options of the dataset belong into options, as in --set data.options.columns.label=species)"
     inner = {name: fields(hint) for name, hint in hints.items() if is_dataclass(hint)}
-    found = [f"{name}.{key}" for name, entries in inner.items() if key in {entry.name for entry in entries}]
-    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+    matches = [f"{name}.{key}" for name, entries in inner.items() if key in {entry.name for entry in entries}]
+    return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
 
 
-def to_tables(configuration: Any) -> dict[str, Any]:
-    """The inverse of `parse`; what is None is left out."""
-    if isinstance(configuration, NamedConfig):
-        return {"name": configuration.name, **configuration.options}
-    found = {entry.name: getattr(configuration, entry.name) for entry in fields(configuration)}
+def to_tables(settings: Any) -> dict[str, Any]:
+    """Return settings as tables, the inverse of `parse_table`; None values are left out."""
+    if isinstance(settings, NamedConfig):
+        return {"name": settings.name, **settings.options}
+    values = {entry.name: getattr(settings, entry.name) for entry in fields(settings)}
     return {
-        key: to_tables(value) if is_dataclass(value) else value for key, value in found.items() if value is not None
+        key: to_tables(value) if is_dataclass(value) else value for key, value in values.items() if value is not None
     }
 
 
 def to_toml(table: Table) -> str:
-    """The text of a TOML file with these values."""
-    lines: list[str] = []
-    _emit(table, [], lines)
-    return "\n".join(lines).strip() + "\n"
+    """Write tables as the text of a TOML file.
 
-
-def _emit(table: Table, path: list[str], lines: list[str]) -> None:
-    if path:
-        lines += ["", f"[{'.'.join(map(_key, path))}]"]
-    for key, value in table.items():
-        if not isinstance(value, Mapping):
-            lines.append(f"{_key(key)} = {_literal(value)}")
-    for key, value in table.items():
-        if isinstance(value, Mapping) and (value or not path):
-            _emit(value, [*path, key], lines)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value) if value == value and abs(value) != float("inf") else str(value)
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_literal(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    raise ValueError(f"{value!r} cannot stand in a recipe; use numbers, words, lists and tables")
-
-
-def _key(word: str) -> str:
-    plain = word and all(c.isascii() and (c.isalnum() or c in "-_") for c in word)
-    return word if plain else _literal(word)
-
-
-def _value(written: str) -> Any:
+    Raises:
+        ValueError: A value has no place in a TOML file.
+    """
     try:
-        value = tomllib.loads(f"value = {written}")["value"]
+        return tomli_w.dumps(table)
+    except TypeError as error:
+        raise ValueError(f"{error}; use numbers, strings, lists and tables") from None
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
     except RecursionError:
-        raise ValueError(f"a value is nested too deep: {shorten(written)}") from None
-    except ValueError:  # no TOML: a string without quotes
-        return written.strip()
+        raise ValueError(f"a value is nested too deep: {shorten(text)}") from None
+    except ValueError:  # not TOML: a string without quotes
+        return text.strip()
     check_depth(value, "a value given on the command line")
     return value
 
 
-def _typed(hint: Any, value: Any, where: str) -> Any:
+def _convert(hint: Any, value: Any, name: str) -> Any:
+    """Return the value as the type that the hint asks for."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         (hint,) = (entry for entry in inner if entry is not type(None))
-        return _typed(hint, value, where)
+        return _convert(hint, value, name)
     if origin is Literal:
         if value not in inner:
             near = suggest(str(value), inner)
-            raise ValueError(f"{where} is {', '.join(map(repr, inner))}; got {value!r}{near}")
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, inner))}; got {value!r}{near}")
         return value
     if is_dataclass(hint) and isinstance(hint, type):
-        return parse_change(hint, value, where)
+        return parse_table(hint, value, name)
     if origin is dict and isinstance(value, Mapping):
         return _copy(value)
     if origin is list and isinstance(value, list):
-        return [_typed(inner[0], entry, where) for entry in value]
+        return [_convert(inner[0], entry, name) for entry in value]
     if hint in PLAIN and is_instance(value, hint):
-        return _number(hint, value, where) if hint in (int, float) else value
-    wanted = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
-    raise ValueError(f"{where} must be {wanted}, got {value!r}")
+        return _convert_number(hint, value, name) if hint in (int, float) else value
+    expected = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
+    raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
-def _number(hint: Any, value: Any, where: str) -> int | float:
-    """A finite number, not larger than computers count."""
+def _convert_number(hint: Any, value: Any, name: str) -> int | float:
     try:
         number: int | float = hint(value)
     except OverflowError:
         number = float("inf")
     if not math.isfinite(number):
-        raise ValueError(f"{where} must be a finite number, got {shorten(value)}")
-    if hint is int and not -LARGEST <= number < LARGEST:
-        raise ValueError(f"{where} must be a whole number of 64 bits, got {shorten(value)}")
+        raise ValueError(f"{name} must be a finite number, got {shorten(value)}")
+    if hint is int and not -_INT64 <= number < _INT64:
+        raise ValueError(f"{name} must be a 64-bit integer, got {shorten(value)}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What happened, as lines of JSON and for TensorBoard: callbacks like any other."""
+"""Callbacks that log the events of a run: as lines of JSON, and for TensorBoard."""
 
 import json
 import math
@@ -9,11 +9,16 @@ from typing import Any
 
 from kinfold.files.paths import append_text, make_folder
 from kinfold.optional import import_optional
-from kinfold.training.loop import Event
+from kinfold.training.loop.trainer import Event
 
 
-class JsonLines:
-    """Appends every evaluation, and the mean loss of every `every` steps, to a file; undefined numbers are null."""
+class JsonLogger:
+    """Append every evaluation, and the mean loss of every `every` steps, to a file; NaN and infinity become null.
+
+    Args:
+        path: The file.
+        every: Steps between two lines of the loss.
+    """
 
     def __init__(self, path: Path, every: int = 10) -> None:
         self.path = path
@@ -22,6 +27,7 @@ class JsonLines:
         self._start = time.monotonic()
 
     def __call__(self, event: Event) -> None:
+        """Log an event."""
         values = dict(event.values)
         if event.kind == "step":
             self._losses.append(values["loss"])
@@ -38,18 +44,20 @@ class JsonLines:
         line["seconds"] = round(time.monotonic() - self._start, 3)
         try:
             append_text(self.path, json.dumps(line) + "\n", self.path.parent)
-        except OSError as wrong:
-            raise OSError(f"cannot write {self.path}: {wrong.strerror}; free space, then resume") from wrong
+        except OSError as error:
+            raise OSError(f"cannot write {self.path}: {error.strerror}; free space, then resume") from error
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the losses since the last line."""
         return {"losses": [*self._losses]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         self._losses = [*state["losses"]]
 
 
 def create_tensorboard_logger(folder: Path, every: int = 10) -> Callable[[Event], None]:
-    """Losses, learning rates and metrics for TensorBoard, below `folder`."""
+    """Create a callback that writes losses, learning rates and metrics for TensorBoard below `folder`."""
     import_optional("tensorboard", "tensorboard", "tensorboard", "training.tensorboard")
     writer: Any = None
 
@@ -59,7 +67,7 @@ def create_tensorboard_logger(folder: Path, every: int = 10) -> Callable[[Event]
             from torch.utils.tensorboard import SummaryWriter
 
             make_folder(folder, folder.parent)
-            # what a killed run wrote beyond the state it goes on from is put aside
+            # drops what a killed run wrote after the state that it resumes from
             writer = SummaryWriter(str(folder), purge_step=event.step)
         if event.kind == "end":
             writer.close()

@@ -1,4 +1,4 @@
-"""The training loop: steps, evaluations, checkpoints and requests to stop, in one readable place."""
+"""The training loop: steps, evaluations, checkpoints and requests to stop."""
 
 import math
 import time
@@ -14,26 +14,33 @@ from kinfold.data import Batch, Batches
 from kinfold.distributed import World
 from kinfold.samplers import Sampler
 from kinfold.training.config.settings import ScheduleConfig
-from kinfold.training.folder import RunFolder
-from kinfold.training.objective import Objective
-from kinfold.training.optimizers import set_rates
-from kinfold.training.schedules import compute_factor
-from kinfold.training.selection import Selection
-from kinfold.training.signals import Stopped, StopRequest
-from kinfold.training.step import Step, StepOutput
+from kinfold.training.loop.objective import Objective
+from kinfold.training.loop.optimizers import compute_lr_factor, set_learning_rates
+from kinfold.training.loop.selection import Selection
+from kinfold.training.loop.signals import Stopped, StopRequest
+from kinfold.training.loop.step import Step, StepOutput
+from kinfold.training.run_folder import RunFolder
 
-ENDED_WORKERS = (RuntimeError, OSError, EOFError)  # what reading from worker processes raises when they are gone
+_WORKER_ERRORS = (RuntimeError, OSError, EOFError)  # raised by reading from worker processes that have ended
 
 
 @dataclass(frozen=True)
 class Event:
-    """What callbacks are told: a training step, an evaluation, a checkpoint, or the end."""
+    """What callbacks are called with.
+
+    Attributes:
+        kind: "step", "evaluation", "saved" (a checkpoint) or "end".
+        step: Steps so far.
+        steps: Steps of the whole training.
+        values: Loss, learning rates or metrics by name.
+        split: The split of an evaluation.
+    """
 
     kind: Literal["step", "evaluation", "saved", "end"]
     step: int
     steps: int
     values: dict[str, float] = field(default_factory=dict)
-    split: str | None = None  # of an evaluation
+    split: str | None = None
 
 
 Callback = Callable[[Event], object]
@@ -42,12 +49,30 @@ Evaluate = Callable[[nn.Module], dict[str, float]]
 
 @dataclass
 class Trainer:
-    """Trains `model` on `batches`; everything that changes meanwhile is in `state_dict`.
+    """Trains the model of `step` on batches. Everything that changes meanwhile is in `state_dict`.
 
-    evaluate: gives the metrics of the model on the classes that selection looks at; called at the start, every
-    `evaluate_every` steps and at the end. embed: gives the embeddings (N, d) of all training items, for samplers that
-    need them. folder: where checkpoints go; without one nothing is written. Callbacks are called on the first rank,
-    with every event; what those with a `state_dict` remember is saved and restored too.
+    Args:
+        step: Computes the gradients of a batch.
+        optimizer: Updates model and loss.
+        batches: The training batches of this process.
+        sampler: The sampler of `batches`.
+        steps: Steps to train.
+        schedule: The learning rate schedule.
+        selection: Which weights to end with, and when to stop early.
+        evaluate: Returns the metrics of the model that selection follows. Called before the first step, every
+            `evaluate_every` steps and after the last.
+        embed: Returns the embeddings (N, d) of all training items, for samplers that need them.
+        evaluate_every: Steps between two evaluations.
+        evaluated_split: The split of `evaluate`, for the log.
+        head_only: First steps, in which the backbone is not trained.
+        clip: Largest norm of the network's gradient.
+        folder: Where checkpoints are saved; without one nothing is written.
+        save_seconds: Seconds between two checkpoints.
+        save_every: Steps between two checkpoints.
+        callbacks: Called on the first process with every event. The state of those with a `state_dict` is saved too.
+        step_number: Steps so far.
+        diverged: The step at which the loss or the weights were no longer finite.
+        judged: Whether the model was evaluated before the first step.
     """
 
     step: Step
@@ -67,9 +92,9 @@ class Trainer:
     save_seconds: float = 60.0
     save_every: int | None = None
     callbacks: Sequence[Callback] = ()
-    step_number: int = 0  # steps so far
-    diverged: int | None = None  # the step at which the loss or the weights were not finite any more
-    judged: bool = False  # whether the model was evaluated before the first step
+    step_number: int = 0
+    diverged: int | None = None
+    judged: bool = False
     _best: dict[str, Tensor] | None = None  # weights
 
     def __post_init__(self) -> None:
@@ -79,36 +104,49 @@ class Trainer:
 
     @property
     def model(self) -> nn.Module:
+        """The network."""
         return self.step.model
 
     @property
     def objective(self) -> Objective:
+        """What is minimized."""
         return self.step.objective
 
     @property
-    def ranks(self) -> World:
-        return self.step.ranks
+    def world(self) -> World:
+        """The processes that train together."""
+        return self.step.world
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no step left."""
+        return self.step_number >= self.steps or self.selection.exhausted or self.diverged is not None
 
     def fit(self) -> None:
-        """Train to the end; `Stopped` where a signal asked for it, after saving."""
-        device = [self.step.device] if self.step.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=device), self.stop.listening():
+        """Train to the end.
+
+        Raises:
+            Stopped: A signal asked for it; everything is saved.
+        """
+        devices = [self.step.device] if self.step.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), self.stop.listen():
             if not self.judged:
-                self._judge()
+                self._evaluate()
                 self.judged = True
             while not self.over:
-                self._epoch()
-            stop = max(signal for (signal,) in self.ranks.gather_integers([self.stop.signal]))
+                self._train_epoch()
+            stop = max(signal for (signal,) in self.world.gather_integers([self.stop.signal]))
             self._save()
             if stop:  # it came in the last step
                 raise Stopped(stop, self.step_number)
-            self._tell(Event("end", self.step_number, self.steps))
+            self._call_back(Event("end", self.step_number, self.steps))
 
-    def selected(self) -> dict[str, Tensor]:
-        """The weights that the run ends with."""
+    def get_selected_weights(self) -> dict[str, Tensor]:
+        """Return the weights that the run ends with."""
         return copy_weights(self.model) if self._best is None else self._best
 
     def state_dict(self) -> dict[str, Any]:
+        """Return everything that a resumed training needs."""
         return {
             "done": self.step_number,
             "diverged": self.diverged,
@@ -119,12 +157,13 @@ class Trainer:
             "scaler": self.step.scaler.state_dict(),
             "sampler": self.sampler.state_dict(),
             "selection": self.selection.state_dict(),
-            # with the rest, so that a newer or a damaged best.safetensors cannot change how a resumed run ends
+            # in the checkpoint too, so that a newer or damaged best.safetensors cannot change a resumed run
             "best": self._best,
-            "callbacks": [callback.state_dict() for callback in self._remembering()],
+            "callbacks": [callback.state_dict() for callback in self._list_stateful_callbacks()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         self.step_number, self.diverged, self.judged = state["done"], state["diverged"], state["judged"]
         self.model.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
@@ -133,70 +172,66 @@ class Trainer:
         self.sampler.load_state_dict(state["sampler"])
         self.selection.load_state_dict(state["selection"])
         self._best = state["best"]
-        for callback, remembered in zip(self._remembering(), state["callbacks"], strict=False):
-            callback.load_state_dict(remembered)
+        for callback, callback_state in zip(self._list_stateful_callbacks(), state["callbacks"], strict=False):
+            callback.load_state_dict(callback_state)
         self._saved_step = self.step_number
 
-    def _remembering(self) -> list[Any]:
+    def _list_stateful_callbacks(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
 
-    @property
-    def over(self) -> bool:
-        """Whether there is no step left to take."""
-        return self.step_number >= self.steps or self.selection.exhausted or self.diverged is not None
-
-    def _epoch(self) -> None:
-        """The rest of the epoch that the next step belongs to."""
+    def _train_epoch(self) -> None:
+        """Train the rest of the epoch that the next step belongs to."""
         if not self.sampler.ready:
             assert self.embed is not None, "a sampler that needs embeddings needs embed="
-            everything = self.embed(self.model)
-            self.sampler.update(torch.arange(everything.shape[0]), everything)
+            embeddings = self.embed(self.model)
+            self.sampler.update(torch.arange(embeddings.shape[0]), embeddings)
         epoch, start = divmod(self.step_number, len(self.batches))
         self.batches.set_epoch(epoch, start)
         self.model.train()
-        for batch in self._read():
+        for batch in self._read_batches():
             stop, save, sizes = self._agree(0 if batch is None else batch.labels.shape[0])
             if save or stop:
                 self._save()
             if stop or batch is None:
                 raise Stopped(stop, self.step_number)
-            finished = self._step(batch, sizes)
-            if finished is None:
+            output = self._update(batch, sizes)
+            if output is None:
                 return
             if self.sampler.needs_embeddings:
-                self.sampler.update(finished.indices, finished.embeddings)
+                self.sampler.update(output.indices, output.embeddings)
             self.step_number += 1
             rates = {f"lr-{group['name']}": group["lr"] for group in self.optimizer.param_groups}
-            self._tell(Event("step", self.step_number, self.steps, {"loss": finished.loss, **finished.logged, **rates}))
+            values = {"loss": output.loss, **output.logged, **rates}
+            self._call_back(Event("step", self.step_number, self.steps, values))
             if self.step_number % self.evaluate_every == 0 or self.step_number == self.steps:
-                self._judge()
+                self._evaluate()
                 self.model.train()
             if self.over:
                 return
 
-    def _read(self) -> Iterator[Batch | None]:
-        """The batches; None where there will be no more because what asks for a stop ended the workers too."""
+    def _read_batches(self) -> Iterator[Batch | None]:
+        """Yield the batches, and None at the end where the signal to stop ended the reading workers too."""
         batches = iter(self.batches)
         while True:
             try:
                 batch = next(batches)
             except StopIteration:
                 return
-            except ENDED_WORKERS:
+            except _WORKER_ERRORS:
                 if not self.stop.signal:
                     raise
                 yield None
                 return
             yield batch
 
-    def _step(self, batch: Batch, sizes: list[int] | None) -> StepOutput | None:
-        """One update; None, and no update, where the loss is not finite."""
+    def _update(self, batch: Batch, sizes: list[int] | None) -> StepOutput | None:
+        """Take one step; None, without an update, where the loss is not finite."""
         self.optimizer.zero_grad()
-        set_rates(self.optimizer, compute_factor(self.schedule, self.step_number, self.steps))
-        finished = self.step(batch, self.step_number, sizes)
-        if not math.isfinite(finished.loss):
+        set_learning_rates(self.optimizer, compute_lr_factor(self.schedule, self.step_number, self.steps))
+        output = self.step(batch, self.step_number, sizes)
+        if not math.isfinite(output.loss):
             self.diverged = self.step_number
-            self._tell(Event("step", self.step_number, self.steps, {"loss": finished.loss}))
+            self._call_back(Event("step", self.step_number, self.steps, {"loss": output.loss}))
             return None
         scaler = self.step.scaler
         if self.step_number < self.head_only:
@@ -209,10 +244,10 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         scaler.step(self.optimizer)
         scaler.update()
-        return finished
+        return output
 
-    def _judge(self) -> None:
-        """Evaluate, and keep the weights where they are the best so far."""
+    def _evaluate(self) -> None:
+        """Evaluate the model, and keep its weights where they are the best so far."""
         if self.evaluate is None:
             return
         if not is_finite(self.model.state_dict()):
@@ -220,25 +255,25 @@ class Trainer:
             return
         try:
             values = self.evaluate(self.model)
-        except ENDED_WORKERS:
+        except _WORKER_ERRORS:
             if not self.stop.signal:
                 raise
-            # its workers were ended too; the last checkpoint comes before this evaluation
+            # the signal ended its workers too; the last checkpoint is older than this evaluation
             raise Stopped(self.stop.signal, self._saved_step) from None
-        self._tell(Event("evaluation", self.step_number, self.steps, values, self.evaluated_split))
-        if self.selection.judge(self.step_number, values) and self.selection.rule == "validation":
+        self._call_back(Event("evaluation", self.step_number, self.steps, values, self.evaluated_split))
+        if self.selection.update(self.step_number, values) and self.selection.rule == "validation":
             self._best = copy_weights(self.model)
-            if self.folder is not None and self.ranks.is_first:
-                self.folder.keep_best(self.step_number, self._best)
+            if self.folder is not None and self.world.is_first:
+                self.folder.save_best(self.step_number, self._best)
 
     def _agree(self, size: int) -> tuple[int, bool, list[int] | None]:
-        """Stop? Save? And how many items has each rank? Ranks must answer alike, so they ask each other."""
+        """Return whether to stop, whether to save, and the batch size of every process; the same on all processes."""
         waited = time.monotonic() - self._saved_at >= self.save_seconds
         counted = self.save_every is not None and self.step_number % self.save_every == 0
         save = self.folder is not None and self.step_number > self._saved_step and (waited or counted)
-        if self.ranks.size == 1:
+        if self.world.size == 1:
             return self.stop.signal, save, None
-        answers = self.ranks.gather_integers([size, self.stop.signal, int(save)])
+        answers = self.world.gather_integers([size, self.stop.signal, int(save)])
         sizes, signals, saves = ([*column] for column in zip(*answers, strict=True))
         return max(signals), any(saves), sizes
 
@@ -246,20 +281,21 @@ class Trainer:
         self._saved_at, self._saved_step = time.monotonic(), self.step_number
         if self.folder is None:
             return
-        if self.ranks.is_first:
+        if self.world.is_first:
             log = self.folder.log
             length = log.stat().st_size if log.exists() else 0
             self.folder.save(self.step_number, {**self.state_dict(), "log": length})
-        self._tell(Event("saved", self.step_number, self.steps))
-        self.ranks.barrier()
+        self._call_back(Event("saved", self.step_number, self.steps))
+        self.world.barrier()
 
-    def _tell(self, event: Event) -> None:
-        if self.ranks.is_first:
+    def _call_back(self, event: Event) -> None:
+        if self.world.is_first:
             for callback in self.callbacks:
                 callback(event)
 
 
 def is_finite(weights: dict[str, Tensor]) -> bool:
+    """Return whether all weights are finite."""
     return all(bool(value.isfinite().all()) for value in weights.values())
 
 

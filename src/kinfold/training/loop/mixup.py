@@ -2,7 +2,7 @@
 
 At one layer of the network, drawn for each batch, every hidden state h_i becomes  m h_i + (1 - m) h_pi(i)  with a
 permutation pi of the batch and m ~ Beta(alpha, alpha). An item then has two labels, y_i with weight m and y_pi(i) with
-weight 1 - m, and the loss is  m L(E, y) + (1 - m) L(E, y_pi):  a loss with a miner mines once for each set of labels.
+weight 1 - m, and the loss is  m L(E, y) + (1 - m) L(E, y_pi).  A loss with a miner mines once for each set of labels.
 """
 
 from collections.abc import Iterator
@@ -19,48 +19,56 @@ from kinfold.training.config.settings import MixupConfig
 
 @dataclass(frozen=True)
 class Mix:
-    """One draw: where, how much, and with whom."""
+    """One draw for a batch of B items.
+
+    Attributes:
+        layer: Where hidden states are mixed.
+        share: The weight m of an item itself.
+        partner: The item that each one is mixed with, (B,).
+    """
 
     layer: str
     share: float
-    partner: Tensor  # (B,)
+    partner: Tensor
 
-    def mixed(self, hidden: Tensor) -> Tensor:
+    def apply(self, hidden: Tensor) -> Tensor:
+        """Mix the rows of a tensor (B, ...)."""
         return self.share * hidden + (1 - self.share) * hidden[self.partner]
 
     @contextmanager
-    def within(self, backbone: nn.Module) -> Iterator[None]:
-        """Mix the output of the chosen layer while the network runs; input is mixed by the caller."""
+    def hook(self, backbone: nn.Module) -> Iterator[None]:
+        """Mix the output of the drawn layer while the network runs; the caller mixes the input."""
         if self.layer == "input":
             yield
             return
 
-        def replace(module: nn.Module, given: Any, output: Tensor) -> Tensor:
-            return self.mixed(output)
+        def mix_output(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            return self.apply(output)
 
-        handle = backbone.get_submodule(self.layer).register_forward_hook(replace)
+        handle = backbone.get_submodule(self.layer).register_forward_hook(mix_output)
         try:
             yield
         finally:
             handle.remove()
 
 
-def check_layers(settings: MixupConfig, backbone: nn.Module) -> None:
+def check_layers(config: MixupConfig, backbone: nn.Module) -> None:
+    """Raise a ValueError where the backbone does not have one of the layers."""
     stages = ("input", *getattr(backbone, "stages", ()))
-    for layer in settings.layers:
+    for layer in config.layers:
         if layer not in stages:
             raise ValueError(
                 f"mixup.layers: this backbone has no layer {layer!r}{suggest(layer, stages)}; "
                 f"it can mix at {', '.join(stages)}"
             )
-    if not settings.layers:
+    if not config.layers:
         raise ValueError(f"mixup.layers is empty; choose from {', '.join(stages)}")
 
 
-def draw(settings: MixupConfig, count: int, generator: Generator) -> Mix:
-    """Layer, share and partners for a batch of `count`."""
-    layer = settings.layers[int(torch.randint(len(settings.layers), (), generator=generator))]
+def draw_mix(config: MixupConfig, batch_size: int, generator: Generator) -> Mix:
+    """Draw layer, share and partners for a batch."""
+    layer = config.layers[int(torch.randint(len(config.layers), (), generator=generator))]
     # Beta(a, a) as a ratio of two Gamma(a) draws
-    alpha = torch.full((2,), settings.alpha, dtype=torch.float64)
+    alpha = torch.full((2,), config.alpha, dtype=torch.float64)
     one, other = torch._standard_gamma(alpha, generator=generator).clamp(min=1e-300).tolist()
-    return Mix(layer, one / (one + other), torch.randperm(count, generator=generator))
+    return Mix(layer, one / (one + other), torch.randperm(batch_size, generator=generator))

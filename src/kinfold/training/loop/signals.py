@@ -1,4 +1,4 @@
-"""A request to stop, from the system or the keyboard, as a flag that the loop looks at between two steps."""
+"""Requests to stop, from the system or the keyboard, as a flag that the loop reads between two steps."""
 
 import signal
 import threading
@@ -8,7 +8,12 @@ from types import FrameType
 
 
 class Stopped(Exception):  # noqa: N818  (not an error: everything is saved)
-    """Training ended early on request, with everything saved; `signal` is what asked for it."""
+    """Training stopped early on request, after everything was saved.
+
+    Attributes:
+        signal: The number of the signal that asked for it.
+        step: The step at which training stopped.
+    """
 
     def __init__(self, signal_number: int, step: int) -> None:
         super().__init__(f"stopped at step {step}")
@@ -17,32 +22,32 @@ class Stopped(Exception):  # noqa: N818  (not an error: everything is saved)
 
 
 class StopRequest:
-    """Which signal came, 0 for none.
+    """The signal that arrived; 0 while there is none.
 
-    Schedulers send it to worker processes too. torch would answer their end by an error in the middle of a step, so the
-    ends of processes go unnoticed from then on.
+    Schedulers of clusters send signals to worker processes too. torch answers the end of a worker by an error in the
+    middle of a step, so SIGCHLD is ignored once a stop was requested.
     """
 
     def __init__(self) -> None:
         self.signal = 0
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listen(self) -> Iterator[None]:
         """Turn SIGTERM and the first SIGINT into the flag; a second SIGINT interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may handle signals
             return
-        # None stands for a handler that was not set from Python, and cannot be put back
+        # None stands for a handler that was not set from Python and cannot be restored
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGINT)}
 
-        def note(number: int, frame: FrameType | None) -> None:
+        def record(number: int, frame: FrameType | None) -> None:
             self.signal = number
             before.setdefault(signal.SIGCHLD, signal.signal(signal.SIGCHLD, signal.SIG_DFL) or signal.SIG_DFL)
             if number == signal.SIGINT:
                 signal.signal(signal.SIGINT, before[signal.SIGINT])
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, note)
+            signal.signal(number, record)
         try:
             yield
         finally:

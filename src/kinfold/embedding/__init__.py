@@ -1,0 +1,24 @@
+"""Embeddings of datasets: in memory, in feature files, and exact search among them.
+
+| module | what it holds |
+|---|---|
+| `compute` | embeddings of a dataset in memory, on all processes together |
+| `encoders` | what embeds: a run, a backbone or plain pixels |
+| `writer` | embeddings in an .npz file, written so that an interrupted process can continue |
+| `search` | exact nearest neighbors of a query in the embedding space of a run |
+"""
+
+from kinfold.embedding.compute import compute_embeddings
+from kinfold.embedding.encoders import Encoder, flatten_pixels
+from kinfold.embedding.search import SearchIndex, SearchItem, SearchResult
+from kinfold.embedding.writer import embed_to_file
+
+__all__ = [
+    "Encoder",
+    "SearchIndex",
+    "SearchItem",
+    "SearchResult",
+    "compute_embeddings",
+    "embed_to_file",
+    "flatten_pixels",
+]

@@ -1,0 +1,132 @@
+"""Network, image pipeline, objective and sampler from their tables of a configuration."""
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kinfold import losses, miners, models, pairs, registry, samplers
+from kinfold.data import Pipeline, create_pipeline
+from kinfold.losses import Loss, Mined
+from kinfold.models import Embedder
+from kinfold.models.ensemble import Ensemble
+from kinfold.seeding import derive_generator
+from kinfold.training.config.settings import DataConfig, NamedConfig, RunConfig
+from kinfold.training.loop.ensemble_objective import EnsembleObjective
+from kinfold.training.loop.objective import Objective
+
+_LOSS_SEED, _MINER_SEED = 102, 103  # tell the draws of loss and miner from all other draws of a seed
+
+
+def build_model(config: RunConfig) -> Embedder:
+    """Build the network of [model] with its weights, in the precision of the run."""
+    model = config.model
+    embedder = models.create(
+        model.backbone,
+        model.dim,
+        model.head,
+        model.pool,
+        model.weights,
+        model.batch_norm,
+        config.seed,
+        {**model.backbone_options, "standardize": True} if model.standardize else model.backbone_options,
+        model.head_options,
+    )
+    return embedder.double() if config.training.precision == "float64" else embedder
+
+
+def build_pipeline(config: DataConfig, embedder: Embedder) -> Pipeline | None:
+    """Build the image pipeline of [data], by default that of the backbone; None for features.
+
+    Raises:
+        ValueError: The backbone has no default pipeline.
+    """
+    name = config.pipeline
+    if name == "auto":
+        if embedder.backbone.mode is None:
+            return None
+        if embedder.backbone.pipeline is None:
+            raise ValueError("this backbone has no default image pipeline; set data.pipeline")
+        name = embedder.backbone.pipeline
+    return replace(create_pipeline(name), background=config.background)
+
+
+def build_objective(config: RunConfig, num_classes: int, embedder: Embedder | None = None) -> Objective:
+    """Build the loss with its miner and memory.
+
+    Args:
+        config: The configuration of the run.
+        num_classes: Training classes, for losses with proxies.
+        embedder: The network; one whose head is an ensemble gets one more loss for each part.
+
+    Raises:
+        ValueError: Loss, miner, memory and head do not fit together.
+    """
+    loss = _build_loss(config, num_classes, config.model.dim)
+    memory = config.memory
+    if embedder is not None and isinstance(embedder.head, Ensemble):
+        if memory is not None:
+            raise ValueError(
+                f"the parts of head = {config.model.head!r} learn from some items of a batch each, and a memory holds "
+                "whole embeddings only: leave [memory] out, or use another head"
+            )
+        ensemble = embedder.head
+        part_losses = [
+            _build_loss(config, num_classes, ensemble.part_dim, number) for number in range(1, ensemble.parts + 1)
+        ]
+        return EnsembleObjective(ensemble, loss, part_losses)
+    if memory is None:
+        return Objective(loss)
+    return Objective(loss, pairs.CrossBatchMemory(memory.size), memory.start, memory.weight)
+
+
+def _build_loss(config: RunConfig, num_classes: int, dim: int, *part: int) -> Loss | Mined:
+    """Build the loss for embeddings of a width; each part of an ensemble draws by its own number."""
+
+    def fill(kind: str, named: NamedConfig, number: int) -> dict[str, Any]:
+        return _fill_options(kind, named, num_classes, dim, config.seed, number, *part)
+
+    loss = losses.create(config.loss.name, **fill("losses", config.loss, _LOSS_SEED))
+    if config.miner is None:
+        return loss
+    return Mined(loss, miners.create(config.miner.name, **fill("miners", config.miner, _MINER_SEED)))
+
+
+def _fill_options(kind: str, named: NamedConfig, num_classes: int, dim: int, *seeds: int) -> dict[str, Any]:
+    """Add what depends on data and model: number of classes, width and generator."""
+    parameters = inspect.signature(registry.resolve(kind, named.name)).parameters
+    options = dict(named.options)
+    if "num_classes" in parameters:
+        required = parameters["num_classes"].default is inspect.Parameter.empty
+        if options.get("num_classes", "auto" if required else None) == "auto":
+            options["num_classes"] = num_classes
+    if "dim" in parameters:
+        options.setdefault("dim", dim)
+    if "generator" in parameters:
+        options["generator"] = derive_generator(*seeds)
+    return options
+
+
+def try_objective(objective: Objective, dim: int, device: torch.device) -> None:
+    """Compute the loss of four rows, so that a loss and a miner that do not fit together raise their error now."""
+    embeddings = torch.randn(4, dim, generator=torch.Generator().manual_seed(0)).to(device, torch.float32)
+    with torch.no_grad():
+        objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=device))
+
+
+def build_sampler(config: RunConfig, labels: Tensor) -> samplers.Sampler:
+    """Build the sampler of [sampler] over the labels of the training items.
+
+    Raises:
+        ValueError: A batch would hold a single class.
+    """
+    sampler = samplers.create(config.sampler.name, labels, **{"seed": config.seed, **config.sampler.options})
+    per_class = getattr(sampler, "per_class", None)
+    if per_class is not None and sampler.batch_size < 2 * per_class:
+        raise ValueError(
+            f"sampler.per_class={per_class} fills a batch of {sampler.batch_size} with one class, so that there are no "
+            f"negatives; use at most {sampler.batch_size // 2}"
+        )
+    return sampler

@@ -1,0 +1,105 @@
+"""The items of a run: a dataset divided into training, validation and test classes."""
+
+from dataclasses import dataclass
+
+import torch
+
+from kinfold.data import Dataset, Pipeline, Rows, cache_images, keep_readable, load
+from kinfold.data.folds import assign_fold
+from kinfold.seeding import derive_generator
+from kinfold.training.config.settings import DataConfig
+from kinfold.training.loop.trainer import Trainer
+
+_CLASS_SEED = 101  # tells the draw of validation classes from all other draws of a seed
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Three datasets without a common class; labels are counted from 0 in each."""
+
+    train: Dataset
+    validation: Dataset | None
+    test: Dataset | None
+
+
+class HeldOutTest:
+    """The test classes of a run, which nothing may look at before training is over.
+
+    Args:
+        dataset: The test items.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def open(self, trainer: Trainer) -> Dataset:
+        """Return the test items for the final evaluation.
+
+        Raises:
+            RuntimeError: The trainer has steps left.
+        """
+        if not trainer.over:
+            raise RuntimeError(
+                "the held-out test classes stay closed until training is over; it is at step "
+                f"{trainer.step_number} of {trainer.steps}"
+            )
+        return self._dataset
+
+    def open_for_oracle(self) -> Dataset:
+        """Return the test items for selection on them, which inflates the scores and is marked as such."""
+        return self._dataset
+
+
+def load_dataset(config: DataConfig) -> Dataset:
+    """Load the dataset that the configuration names, and assign its splits."""
+    return assign_splits(load(config.name, config.root, **config.options), config)
+
+
+def assign_splits(dataset: Dataset, config: DataConfig) -> Dataset:
+    """Assign every item to the split that the protocol gives it, and leave out what the run may not read."""
+    dataset = assign_fold(dataset, config.protocol, config.fold)
+    if config.test == "withheld":
+        dataset = dataset.where(dataset.split != "test", relabel=True)
+    if config.errors == "skip" and not isinstance(dataset.items, Rows):
+        # once at the start, so that every process and every epoch reads the same items
+        dataset, _ = keep_readable(dataset, errors="skip")
+    return dataset
+
+
+def split_classes(dataset: Dataset, config: DataConfig) -> Splits:
+    """Divide a dataset into training, validation and test items.
+
+    Where it has no validation split, `config.validation` of the training classes are held out.
+
+    Raises:
+        ValueError: There are no training items, or too few classes to hold some out.
+    """
+    present = {split for split in ("train", "validation", "test") if (dataset.split == split).any()}
+    if "train" not in present:
+        raise ValueError(f"{dataset.name} has no item in the split 'train'; it has {', '.join(sorted(present))}")
+    train = dataset.subset("train")
+    test = dataset.subset("test") if "test" in present else None
+    if "validation" in present:
+        return Splits(train, dataset.subset("validation"), test)
+    if not config.validation:
+        return Splits(train, None, test)
+    count = len(train.classes)
+    held_out = round(config.validation * count)
+    if held_out < 1 or count - held_out < 2:
+        raise ValueError(
+            f"data.validation={config.validation:g} of {count} training classes leaves {held_out} for validation and "
+            f"{count - held_out} for training, of at least 1 and 2: choose another data.validation, or 0 to train on "
+            "all classes"
+        )
+    classes = torch.randperm(count, generator=derive_generator(config.split_seed, _CLASS_SEED))[:held_out]
+    mask = torch.isin(train.labels, classes)
+    return Splits(train.where(~mask, relabel=True), train.where(mask, relabel=True), test)
+
+
+def cache_in_memory(dataset: Dataset, config: DataConfig, pipeline: Pipeline | None) -> Dataset:
+    """Decode all images once where the configuration asks for it."""
+    if not config.cache or pipeline is None or isinstance(dataset.items, Rows):
+        return dataset
+    return cache_images(
+        dataset, config.short_side, pipeline.mode, workers=max(1, config.workers), background=pipeline.background
+    )[0]
