@@ -51,7 +51,7 @@ def desk(tmp_path, monkeypatch):
         (["train", "features", "--root", "alone.npy"], "--set data.options.labels=labels.npy"),
         (
             ["train", "features", "--root", "rows.npz", "--set", "data.columns.label=y"],
-            "stands in options, as in --set",
+            "options of the dataset belong in options, as in --set",
         ),
         (
             ["train", "features", "--root", "rows.npz", "--loss", "tripplet"],

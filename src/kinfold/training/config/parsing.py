@@ -220,7 +220,7 @@ def parse_table(kind: type[Settings], table: Any, path: str) -> Settings:
 def _suggest_table(key: str, hints: dict[str, Any]) -> str:
     """Name the tables in which an unknown key would be valid."""
     if "options" in hints:
-        return " (options of the dataset belong into options, as in --set data.options.columns.label=species)"
+        return " (options of the dataset belong in options, as in --set data.options.columns.label=species)"
     inner = {name: fields(hint) for name, hint in hints.items() if is_dataclass(hint)}
     matches = [f"{name}.{key}" for name, entries in inner.items() if key in {entry.name for entry in entries}]
     return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
