@@ -305,7 +305,7 @@ def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatc
             commands_run.append(arguments[1])
     torch.set_num_threads(threads)
     assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(commands_run)
-    assert (tmp_path / "found.png").is_file()
+    assert (tmp_path / "neighbors.png").is_file()
     assert (tmp_path / "runs" / "photos" / "report.html").is_file()
     for run in ("first", "photos", "table", "head", "proxies", "topk"):
         assert kinfold.training.Run.open(tmp_path / "runs" / run).finished, run
