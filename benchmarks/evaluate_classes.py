@@ -76,7 +76,7 @@ def timed(works: dict[str, Work], rounds: int) -> dict[str, float]:
 def table(results: list[dict[str, Any]]) -> str:
     lines = [
         "| set | classes | recall@1 | x neighbors(1) | recall@10 | x neighbors(10) | R-precision, MAP@R "
-        "| pytorch-metric-learning | ours / theirs |",
+        "| pytorch-metric-learning | kinfold / pytorch-metric-learning |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in results:
