@@ -100,7 +100,7 @@ def draw_confusions(space: dict[str, Any]) -> "Figure":
     axes.set_yticks(rows, names)
     axes.locator_params(axis="x", integer=True)
     axes.invert_yaxis()
-    axes.set_xlabel("queries whose nearest neighbor is of the other class")
+    axes.set_xlabel("confused queries")
     axes.set_title(escape_text(_describe_space(space), 420.0), loc="left", fontsize=9)
     return figure
 
