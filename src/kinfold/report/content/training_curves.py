@@ -42,10 +42,10 @@ def _describe_chart(title: str, series: Sequence[Series]) -> Chart:
 
 def needs_log_scale(series: Sequence[Series]) -> bool:
     """Return whether the losses of several methods differ so much in size that they need a log axis, and allow one."""
-    known = [[value for value in one.y if value is not None] for one in series]
-    if any(value < 0 for values in known for value in values):
+    finite = [[value for value in one.y if value is not None] for one in series]
+    if any(value < 0 for values in finite for value in values):
         return False
-    typical = [median(values) for values in known if values]
+    typical = [median(values) for values in finite if values]
     positive = [value for value in typical if value > 0]
     return len(positive) > 1 and max(positive) > MAX_LOSS_RATIO * min(positive)
 

@@ -98,14 +98,14 @@ function paintPictures(ink, view, {count, labels, isCorrect, hasNeighbors, state
     if (!free) continue;
     taken.set(`${column} ${line}`, {h, v});
     if (!inView(item)) continue;
-    const wrong = hasNeighbors && state.by === "neighbor" && !isCorrect(item);
+    const isWrong = hasNeighbors && state.by === "neighbor" && !isCorrect(item);
     const piece = state.sheet.get(thumbnails[item]);
     const [left, upper] = [view.h(item) - side / 2, view.v(item) - side / 2];
     ink.globalAlpha = !state.marked.length || rank(item) < 2 ? 1 : 0.3;
     ink.drawImage(piece.image, piece.left, piece.upper, piece.tile, piece.tile, left, upper, side, side);
-    ink.strokeStyle = themeColor(!hasNeighbors || state.by === "class" ? "rule" : wrong ? "wrong" : "right");
+    ink.strokeStyle = themeColor(!hasNeighbors || state.by === "class" ? "rule" : isWrong ? "wrong" : "right");
     ink.lineWidth = 1.5;
-    ink.setLineDash(wrong ? [4, 3] : []);
+    ink.setLineDash(isWrong ? [4, 3] : []);
     ink.strokeRect(left, upper, side, side);
   }
   ink.setLineDash([]);
