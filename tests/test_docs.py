@@ -40,6 +40,7 @@ NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
     "data",
     "dro",
+    "embedding",
     "experiments",
     "losses",
     "metrics",

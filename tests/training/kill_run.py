@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-import kinfold.files
-import kinfold.training.loop.logs
+import kinfold.files.atomic
+import kinfold.files.paths
 from kinfold.training import Event, Stopped, train
 from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import dataset, difference, recipe
@@ -35,7 +35,7 @@ class Killer:
         sys.addaudithook(self._audited)
         plain = os.fsync
         os.fsync = lambda descriptor: (self.moment("fsync"), plain(descriptor))[1]
-        for module in (kinfold.files, kinfold.training.loop.logs):
+        for module in (kinfold.files.atomic, kinfold.files.paths):
             module.open = lambda *args, **options: Torn(open(*args, **options), self)  # noqa: SIM115
 
     def moment(self, name: str) -> None:

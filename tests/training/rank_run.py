@@ -150,7 +150,7 @@ def small_parts_with_batch_norm(ranks, sizes):
     step.model.train()
     loss = step(part_of(whole_batch(size=sum(sizes)), sizes, ranks.rank), 0, sizes).loss
     gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
-    everyone = [torch.empty_like(gradient) for _ in range(ranks.count)]
+    everyone = [torch.empty_like(gradient) for _ in range(ranks.size)]
     dist.all_gather(everyone, gradient)
     return bool(all(torch.equal(gradient, other) for other in everyone)) and loss == loss
 
@@ -169,17 +169,17 @@ def few_items(ranks):
 
 def steps(ranks):
     found = {"losses": {}}
-    for sizes in PARTS[ranks.count]:
+    for sizes in PARTS[ranks.size]:
         for name, made in objectives():
             found["losses"][f"{name} {sizes}"] = compare(made, ranks, sizes)
-    sizes = PARTS[ranks.count][0]
+    sizes = PARTS[ranks.size][0]
     simple = lambda: Objective(make("multi-similarity"))  # noqa: E731
     found["micro-batch"] = {f"{size}": compare(simple, ranks, sizes, micro_batch=size) for size in (1, 2, 4, 5)}
     found["float32"] = {name: compare(made, ranks, sizes, torch.float32) for name, made in objectives()}
     proxies = lambda: Objective(make("proxy-anchor", dim=DIM))  # noqa: E731
-    found["own slot"] = compare(proxies, OwnSlot(ranks.rank, ranks.count), sizes, steps=1)
+    found["own slot"] = compare(proxies, OwnSlot(ranks.rank, ranks.size), sizes, steps=1)
     found["mixup"] = mixed(ranks, sizes)
-    found["batch norm in small parts"] = small_parts_with_batch_norm(ranks, [5, *[4] * (ranks.count - 1)])
+    found["batch norm in small parts"] = small_parts_with_batch_norm(ranks, [5, *[4] * (ranks.size - 1)])
     found["few items"] = few_items(ranks)
     return found
 

@@ -63,7 +63,7 @@ def test_a_relational_head_learns(tmp_path):
 
 
 def test_a_memory_is_refused_and_says_why(tmp_path):
-    with pytest.raises(ValueError, match=r"leave \[memory\] out, or take another head"):
+    with pytest.raises(ValueError, match=r"leave \[memory\] out, or use another head"):
         run(tmp_path / "run", RELATIONAL, memory={"size": 40})
     assert not (tmp_path / "run").exists()
 

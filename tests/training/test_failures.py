@@ -259,7 +259,7 @@ def test_a_disk_that_is_really_full(mounted):
 
 
 def test_a_disk_that_is_really_read_only(mounted):
-    assert re.match(r"cannot write to .*/run: Read-only file system; see to the rights", mounted["read-only"])
+    assert re.match(r"cannot write to .*/run: Read-only file system; check its permissions", mounted["read-only"])
     assert re.match(r"cannot create the run folder .*/other: Read-only", mounted["read-only from the start"])
     assert mounted["kept when read-only"] == 8
 

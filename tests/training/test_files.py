@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from kinfold import files
 from kinfold.files.atomic import write_atomic, write_json, write_text
 from kinfold.files.state import read_state, states_equal, write_state
 
@@ -268,7 +267,7 @@ def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
             raise OSError(22, "Invalid argument")
         plain(descriptor)
 
-    monkeypatch.setattr(files.os, "fsync", only_files)
+    monkeypatch.setattr(os, "fsync", only_files)
     write_text(tmp_path / "a.txt", "there")
     assert (tmp_path / "a.txt").read_text() == "there"
 

@@ -202,7 +202,7 @@ def test_an_evaluation_whose_workers_are_ended_with_us_stops_without_an_error(ex
             raise RuntimeError("DataLoader worker (pid 1) exited unexpectedly")
         return measured(*args)
 
-    monkeypatch.setattr(RunBuilder, "measured", broken)
+    monkeypatch.setattr(RunBuilder, "compute_metrics", broken)
     with pytest.raises(Stopped, match="stopped at step 8"):
         run("margin", tmp_path / "stopped")
     go_on("margin", tmp_path / "stopped")
@@ -291,14 +291,16 @@ def test_the_command_survives_signals(numbers, tmp_path):
 
 
 @pytest.mark.parametrize("changed", [{}, {"ranks": 2}, {"packages": {"torch": "1.0"}}])
-def test_other_conditions_of_a_resumed_run_are_said_and_recorded(tmp_path, changed, recwarn):
+def test_another_environment_of_a_resumed_run_is_warned_about_and_recorded(tmp_path, changed, recwarn):
     with pytest.raises(Stopped):
         run("margin", tmp_path / "run", signalling("step", 5, signal.SIGTERM))
     environment = tmp_path / "run" / "environment.json"
     about = {**json.loads(environment.read_text()), **changed}
     environment.write_text(json.dumps(about))
     go_on("margin", tmp_path / "run")
-    warned = [str(warning.message) for warning in recwarn if "other conditions" in str(warning.message)]
+    warned = [
+        str(warning.message) for warning in recwarn if "is resumed in another environment" in str(warning.message)
+    ]
     if not changed:
         assert not warned
         assert "resumed" not in json.loads(environment.read_text())
