@@ -16,7 +16,7 @@ from kinfold import metrics, models, registry
 from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.distributed import World
 from kinfold.models import Embedder
-from kinfold.models.initialization import principal_components
+from kinfold.models.initialization import compute_principal_components
 from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.optional import import_optional
 from kinfold.pairs import normalize
@@ -328,7 +328,9 @@ def _build_run(config: RunConfig, dataset: Dataset) -> RunBuilder:
     components = None
     if init != "random":
         rows = _to_tensor(train.items.array())  # type: ignore[attr-defined]  # `Rows`
-        components = principal_components(PrecomputedFeatures(rows.shape[1], standardize=True).standardize(rows))
+        components = compute_principal_components(
+            PrecomputedFeatures(rows.shape[1], standardize=True).standardize(rows)
+        )
         model = replace(model, dim=min(model.dim, max(1, components.rank)))
     batch_size, per_class = fit_batch_shape(train.class_sizes().tolist(), **config.sampler.options)
     sampler = NamedConfig("spc", {"batch_size": batch_size, "per_class": per_class})

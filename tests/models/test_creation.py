@@ -151,7 +151,7 @@ def test_mistakes_are_named():
         models.create("features")
     with pytest.raises(ValueError, match="dim must be at least 1"):
         models.create("conv4", dim=0)
-    with pytest.raises(ValueError, match="no library brings weights of 'conv4' along"):
+    with pytest.raises(ValueError, match="no library provides weights of 'conv4'"):
         models.create("conv4", weights="imagenet")
     with pytest.raises(ValueError, match=r"expected images of shape \(B, 1, H, W\), got \(2, 3, 28, 28\)"):
         models.create("conv4")(torch.zeros(2, 3, 28, 28))

@@ -7,7 +7,7 @@ import torch
 
 from kinfold import models, registry
 from kinfold.models.ensemble import Ensemble, ObjectiveTerm
-from kinfold.models.independent import IndependentHeads, cross_covariance
+from kinfold.models.independent import IndependentHeads, compute_cross_covariance
 
 
 def values(*shape, seed=0):
@@ -38,33 +38,33 @@ def test_decorrelation_is_the_mean_square_of_the_covariance_between_parts():
                     right = [float(row[m, b]) for row in parts]
                     means = sum(left) / 6, sum(right) / 6
                     total += (sum((x - means[0]) * (y - means[1]) for x, y in zip(left, right, strict=True)) / 6) ** 2
-    assert cross_covariance(parts).item() == pytest.approx(total / pairs, rel=1e-12)
-    assert torch.autograd.gradcheck(cross_covariance, parts.requires_grad_())
+    assert compute_cross_covariance(parts).item() == pytest.approx(total / pairs, rel=1e-12)
+    assert torch.autograd.gradcheck(compute_cross_covariance, parts.requires_grad_())
 
 
 def test_decorrelation_does_not_see_a_rotation_of_a_part_and_vanishes_for_parts_that_say_other_things():
     parts = values(40, 2, 3)
     turned = parts.clone()
     turned[:, 1] = parts[:, 1] @ torch.linalg.qr(values(3, 3, seed=1)).Q
-    torch.testing.assert_close(cross_covariance(turned), cross_covariance(parts))
+    torch.testing.assert_close(compute_cross_covariance(turned), compute_cross_covariance(parts))
     orthogonal = torch.linalg.qr(parts.flatten(1) - parts.flatten(1).mean(dim=0)).Q.reshape(40, 2, 3)
-    assert cross_covariance(orthogonal) < 1e-30
-    assert cross_covariance(parts[:, [0, 0]]) > 0.1
+    assert compute_cross_covariance(orthogonal) < 1e-30
+    assert compute_cross_covariance(parts[:, [0, 0]]) > 0.1
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 2), (0, 3, 2), (5, 1, 4)])
 def test_decorrelation_of_nothing_to_compare_is_a_zero_with_a_graph(shape):
     parts = values(*shape).requires_grad_()
-    found = cross_covariance(parts)
+    found = compute_cross_covariance(parts)
     assert found.item() == 0
     found.backward()
     assert not parts.grad.any()
 
 
 def test_what_does_not_fit_is_named():
-    with pytest.raises(ValueError, match="cannot be shared by 4 branches"):
+    with pytest.raises(ValueError, match="cannot be divided evenly by 4 branches"):
         models.create("conv4", 10, "independent")
-    with pytest.raises(ValueError, match="decorrelation_weight must be a number from 0 up"):
+    with pytest.raises(ValueError, match="decorrelation_weight must be a number of at least 0"):
         IndependentHeads(4, 4, 2, decorrelation_weight=-1.0)
 
 
@@ -96,5 +96,5 @@ def test_another_ensemble_is_one_class(own_names):
     rows = torch.tensor([[1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 1.0]])
     assert network.head.assignment(network(rows)).tolist() == [[True, True], [False, True]]
     assert torch.equal(network.eval()(rows), rows)
-    with pytest.raises(NotImplementedError, match="Ensemble does not say what it gives"):
+    with pytest.raises(NotImplementedError, match="Ensemble has no method output"):
         Ensemble(2, 2, 1.0)(rows)

@@ -71,7 +71,7 @@ def test_features_of_any_precision_and_of_many_blocks():
 
 def test_what_cannot_start_from_components_says_so():
     features = rows()
-    with pytest.raises(ValueError, match=r"only linear heads can start from principal components.*Sequential"):
+    with pytest.raises(ValueError, match=r"only linear heads can be initialized from principal components.*Sequential"):
         models.initialize(models.create("features", 4, "mlp", backbone_options={"width": 12}).head, features, "pca")
     with pytest.raises(ValueError, match="12 features have no 13 principal components; choose dim <= 12"):
         models.initialize(nn.Linear(12, 13), features, "pca")

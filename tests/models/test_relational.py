@@ -25,7 +25,7 @@ def test_the_forward_pass_is_that_of_the_equations(width, dim, branches, branch_
     torch.testing.assert_close(output.embeddings, expected["z"])
     torch.testing.assert_close(output.parts, expected["v"])
     torch.testing.assert_close(output.errors, expected["e"])
-    torch.testing.assert_close(made.compute_edge_weights(made.seen(features)), expected["r"])
+    torch.testing.assert_close(made.compute_edge_weights(made.split_features(features)), expected["r"])
     # the example would show nothing if no score, or every score, were cut off
     assert branches == 1 or 0 < float((expected["r"] == 0).double().mean()) < 1
     term = made.terms(output)["reconstruction"]
@@ -89,13 +89,13 @@ def test_training_gives_everything_and_evaluation_the_embedding_alone():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dim": 9}, r"dim=9 cannot be shared by 4 branches alike; .* multiple of 4 \(8 or 12\), or branches=3"),
-        ({"width": 18}, r"width of the features=18 cannot be shared by 4 branches.*branches=3"),
+        ({"dim": 9}, r"dim=9 cannot be divided evenly by 4 branches; .* multiple of 4 \(8 or 12\), or branches=3"),
+        ({"width": 18}, r"width of the features=18 cannot be divided evenly by 4 branches.*branches=3"),
         ({"dim": 3}, r"multiple of 4 \(4\), or branches=3"),
         ({"branches": 0}, "at least 1 branch"),
         ({"branch_input": "chunks"}, "did you mean 'chunk'"),
-        ({"representation_weight": -1.0}, "representation_weight must be a number from 0 up"),
-        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be a number from 0 up"),
+        ({"representation_weight": -1.0}, "representation_weight must be a number of at least 0"),
+        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be a number of at least 0"),
         ({"brances": 4}, "did you mean 'branches'"),
     ],
 )

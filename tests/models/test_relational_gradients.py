@@ -86,7 +86,7 @@ def test_a_loss_of_the_embedding_does_not_reach_the_trunk_through_the_scores(mad
     shares = by_loops(made, features.detach())["r"]  # plain numbers
     made.zero_grad()
     features.grad = None
-    nodes = normalize_parts(made.nodes(made.seen(features)))
+    nodes = normalize_parts(made.nodes(made.split_features(features)))
     heard = torch.stack([sum(shares[:, i, j, None] * nodes[:, i] for i in range(3)) for j in range(3)], dim=1)
     weighted(made.relation(torch.cat([nodes, heard], dim=2)).flatten(1)).backward()
     torch.testing.assert_close(found, features.grad)
@@ -106,7 +106,7 @@ def test_the_embedding_of_a_branch_reaches_its_own_node_directly(made, features)
     """Also where it hears nobody."""
     with torch.no_grad():
         made.score.bias.fill_(-1e6)
-    assert not made.shares(made.seen(features)).any()
+    assert not made.compute_edge_weights(made.split_features(features)).any()
     reached(made, weighted(made(features).embeddings[:, 2:4]), features)
     assert made.nodes.weight.grad[1].any()
     assert not made.nodes.weight.grad[[0, 2]].any()
@@ -115,7 +115,7 @@ def test_the_embedding_of_a_branch_reaches_its_own_node_directly(made, features)
 def test_the_embedding_of_a_branch_reaches_the_nodes_that_it_hears(made, features):
     with torch.no_grad():
         made.score.bias.fill_(50.0)  # all edges
-    assert made.shares(made.seen(features)).all()
+    assert made.compute_edge_weights(made.split_features(features)).all()
     reached(made, weighted(made(features).embeddings[:, 2:4]), features)
     assert all(matrix.any() for matrix in made.nodes.weight.grad)
 

@@ -69,7 +69,7 @@ def test_a_memory_is_refused_and_says_why(tmp_path):
 
 
 def test_branches_that_do_not_fit_are_named_before_anything_is_written(tmp_path):
-    with pytest.raises(ValueError, match="width of the features=10 cannot be shared by 3 branches"):
+    with pytest.raises(ValueError, match="width of the features=10 cannot be divided evenly by 3 branches"):
         run(tmp_path / "run", {"model": {"head": "relational", "head_options": {"branches": 3}}})
     assert not (tmp_path / "run").exists()
 

@@ -37,11 +37,11 @@ def export(
     is loaded and compared with the original on items of the run; if it differs, it is deleted (exit code 1).
     """
     from kinfold.cli.progress import show_progress
-    from kinfold.models.export import ENDINGS, DeployedModel, ExportError
+    from kinfold.models.export import EXTENSIONS, DeployedModel, ExportError
     from kinfold.models.export import export as write
 
-    if out.suffix not in ENDINGS:
-        raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name!r}")
+    if out.suffix not in EXTENSIONS:
+        raise ValueError(f"--out must end in {' or '.join(EXTENSIONS)}, got {out.name!r}")
     if not tolerance > 0:
         raise ValueError(f"--tolerance must be above 0, got {tolerance}")
     opened = open_for_use(run)

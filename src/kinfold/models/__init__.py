@@ -1,4 +1,4 @@
-"""From an item to its embedding: backbones by name, pooling, heads, and what concerns their weights."""
+"""Embedding networks: backbones by name, pooling, heads, and their weights."""
 
 from kinfold.models.backbone import Backbone
 from kinfold.models.creation import create

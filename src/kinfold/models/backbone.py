@@ -1,4 +1,4 @@
-"""What every backbone says about itself, whoever wrote it."""
+"""The base class of backbones."""
 
 from torch import Tensor, nn
 
@@ -6,14 +6,18 @@ from kinfold.data.image_reading import Mode
 
 
 class Backbone(nn.Module):
-    """Images to features: (B, C, H, W) -> (B, width, h, w), or (B, width) where it pools by itself.
+    """Network from images to features: (B, C, H, W) -> (B, width, h, w), or (B, width) if it pools by itself.
 
-    width: channels of the features
-    stages: submodules in the order they run, after each of which activations may be mixed (`get_submodule` finds them)
-    pipeline: the name in `kinfold.data.create_pipeline` it was made for; None where it takes what the data set gives
-    mode: how images are read for it, "RGB" or grey "L"; None for rows of features
-    weight_file: which file of weights fits, in words
-    classifier: beginnings of the keys in such a file that belong to a classifier, which has no place here
+    A new backbone is a subclass that sets `width` and implements `forward`.
+
+    Attributes:
+        width: Channels of the features.
+        stages: Names of submodules in the order they run, for `get_submodule`. Mixup may mix activations after each.
+        pipeline: Pipeline that it was trained with, a name for `kinfold.data.create_pipeline`; None to take images as
+            they are.
+        mode: How images are read for it, "RGB" or "L" (gray); None for rows of features.
+        weight_file: Description of the weight files that fit, for error messages.
+        classifier: Prefixes of keys in such files that belong to a classifier; these are not loaded.
     """
 
     width: int
@@ -27,7 +31,7 @@ class Backbone(nn.Module):
         super().__init__()  # without it a subclass would seem to take any options
 
     def get_network(self) -> nn.Module:
-        """The module whose keys a weight file has: itself, or the network of a library that it stands for."""
+        """Return the module that weight files are loaded into: this one, or the network of a library inside it."""
         return self
 
     def forward(self, images: Tensor) -> Tensor:

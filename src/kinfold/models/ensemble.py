@@ -1,4 +1,4 @@
-"""What an embedding ensemble is: a head that makes several embeddings of an item, and one of them all."""
+"""Ensemble heads: several embeddings of an item, the parts, and one embedding of all parts."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -7,32 +7,41 @@ from torch import Tensor, nn
 
 
 class EnsembleOutput(Protocol):
-    """What an ensemble gives in training: a named tuple of float tensors of B rows each, embeddings first."""
+    """Output of an ensemble in training: a named tuple of float tensors with B rows each, embeddings first."""
 
     @property
     def embeddings(self) -> Tensor:
-        """(B, dim): what is left of the ensemble when training is over"""
+        """The embedding that is used after training, (B, dim)."""
 
     @property
     def parts(self) -> Tensor:
-        """(B, K, part_dim)"""
+        """Embeddings of the K parts, (B, K, part_dim)."""
 
 
 class ObjectiveTerm(NamedTuple):
-    """A differentiable term of the objective, a scalar, and how much it counts."""
+    """A differentiable scalar that is added to the objective, and its weight."""
 
     weight: float
     value: Tensor
 
 
 class Ensemble(nn.Module):
-    """Features (B, width) to embeddings (B, dim) in evaluation, and to an `EnsembleOutput` in training.
+    """Head from features (B, width) to embeddings (B, dim) in evaluation, and to an `EnsembleOutput` in training.
 
-    Training minimises  sum_k L_k(part k of its items) + representation_weight L(embeddings) + sum of the terms,  with
-    a loss of its own for each part and one for the embeddings. A method is one file: a subclass that makes an output,
-    and says which part learns from which items and what is minimised besides.
+    Training minimizes
 
-    parts: how many; part_dim: the width of each; representation_weight: 0 leaves the loss of the embeddings out
+        sum_k L_k(part k of its items) + representation_weight L(embeddings) + sum of the terms
+
+    with one loss for each part and one for the embeddings. A new method is a subclass that implements `output`, and
+    `assignment` and `terms` if needed.
+
+    Args:
+        parts: K, the number of parts.
+        part_dim: Dimension of each part.
+        representation_weight: Weight of the loss of the embeddings; 0 leaves it out.
+
+    Raises:
+        ValueError: `representation_weight` is negative or not finite.
     """
 
     def __init__(self, parts: int, part_dim: int, representation_weight: float) -> None:
@@ -43,27 +52,32 @@ class Ensemble(nn.Module):
         self.representation_weight = representation_weight
 
     def forward(self, features: Tensor) -> Any:
-        """The embeddings, or all of the output in training."""
+        """Return the embeddings, or the complete output in training."""
         output = self.output(features)
         return output if self.training else output.embeddings
 
     def output(self, features: Tensor) -> Any:
-        """Every field that the parts, `assignment` and `terms` need; of each row by that row alone."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it gives")
+        """Compute all fields that the losses, `assignment` and `terms` need; each row depends on that row alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no method output(features)")
 
     def assignment(self, output: Any) -> Tensor | None:
-        """(B, K), boolean: which items each part learns from; None where every part learns from all."""
+        """Return which items each part learns from, boolean (B, K); None if every part learns from all."""
         return None
 
     def terms(self, output: Any) -> dict[str, ObjectiveTerm]:
-        """By name, what is minimised besides the losses; of the output of the global batch."""
+        """Return the terms that are added to the losses, by name, for the output of the global batch."""
         return {}
 
 
 class ParallelLinear(nn.Module):
-    """K affine maps side by side: (B, K, width) -> (B, K, dim), map k of row k. Where all read the same: (B, 1, width).
+    """K linear layers in parallel: (B, K, width) -> (B, K, dim), layer k for row k; (B, 1, width) is shared by all.
 
-    Weights start normal with variance 2 / dim ("fan out"), biases at zero.
+    Initial weights are normal with variance 2 / dim ("fan out"), biases are zero.
+
+    Args:
+        count: K, the number of layers.
+        width: Input dimension.
+        dim: Output dimension.
     """
 
     def __init__(self, count: int, width: int, dim: int) -> None:
@@ -76,8 +90,8 @@ class ParallelLinear(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         if rows.shape[1] > 1:
             return torch.einsum("bki,koi->bko", rows, self.weight) + self.bias
-        found = nn.functional.linear(rows[:, 0], self.weight.flatten(0, 1))  # one product for all
-        return found.reshape(-1, *self.bias.shape) + self.bias
+        outputs = nn.functional.linear(rows[:, 0], self.weight.flatten(0, 1))  # one product for all
+        return outputs.reshape(-1, *self.bias.shape) + self.bias
 
     def extra_repr(self) -> str:
         count, dim, width = self.weight.shape
@@ -85,7 +99,9 @@ class ParallelLinear(nn.Module):
 
 
 def normalize_parts(rows: Tensor) -> Tensor:
-    """Scaled to length one along the last dimension, in float32 at least; a zero row stays zero and gets no gradient.
+    """Scale to unit length along the last dimension, at least in float32; a zero row stays zero and gets no gradient.
+
+    Not `kinfold.pairs.normalize`, which rounds differently: the published runs of DRML used this formula.
 
     >>> normalize_parts(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
@@ -94,17 +110,17 @@ def normalize_parts(rows: Tensor) -> Tensor:
     rows = promote_half(rows)
     length: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     zero = length <= 1e-12
-    # features behind a ReLU may be zero altogether: dividing by a tiny number would give a gradient of that size
+    # features after a ReLU may all be zero: dividing by a tiny number would give a huge gradient
     return (rows / length.masked_fill(zero, 1.0)).masked_fill(zero, 0.0)
 
 
 def promote_half(rows: Tensor) -> Tensor:
-    """Half precision, as autocast gives it, in float32."""
+    """Convert half precision, as autocast returns it, to float32."""
     return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
 
 
 def divide_evenly(total: int, count: int, what: str) -> int:
-    """total / count, where that is a whole number.
+    """Return total / count; ValueError if it is not an integer.
 
     >>> divide_evenly(512, 4, "dim")
     128
@@ -116,13 +132,14 @@ def divide_evenly(total: int, count: int, what: str) -> int:
         multiples = " or ".join(str(number) for number in (below, below + count) if number)
         fitting = min((n for n in range(1, total + 1) if total % n == 0), key=lambda n: (abs(n - count), n))
         raise ValueError(
-            f"{what}={total} cannot be shared by {count} branches alike; "
+            f"{what}={total} cannot be divided evenly by {count} branches; "
             f"choose a multiple of {count} ({multiples}), or branches={fitting}"
         )
     return total // count
 
 
 def check_not_negative(**weights: float) -> None:
+    """Raise a ValueError for the first weight that is negative or not finite."""
     for name, weight in weights.items():
         if not 0 <= weight < float("inf"):
-            raise ValueError(f"{name} must be a number from 0 up, got {weight}")
+            raise ValueError(f"{name} must be a number of at least 0, got {weight}")

@@ -1,6 +1,6 @@
-"""A trained embedder as one file that runs without kinfold: ONNX, or torch.export's archive.
+"""Export of a trained embedder to one file that runs without kinfold: ONNX, or the archive of torch.export.
 
-What is written is loaded back and compared with the original before it gets its name.
+The written file is loaded and compared with the original before it gets its name.
 """
 
 import copy
@@ -21,20 +21,27 @@ from torch import Tensor, nn
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
 from kinfold.optional import import_optional
+from kinfold.pairs import normalize as normalize_rows
 
 Format = Literal["onnx", "torch"]
-ENDINGS: dict[str, Format] = {".onnx": "onnx", ".pt2": "torch"}
+EXTENSIONS: dict[str, Format] = {".onnx": "onnx", ".pt2": "torch"}
 METADATA = "kinfold.json"  # the extra file in the archive of torch.export
 _LARGEST = 2**31 - 2**20  # bytes: an .onnx file is one protobuf message, which ends at 2 GiB
 
 
 class ExportError(RuntimeError):
-    """The model could not be written, or what was written does not give the embeddings of the original."""
+    """The model could not be written, or the written file computes other embeddings than the original."""
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """The file, and the largest difference that was seen between it and the original."""
+    """A written file.
+
+    Attributes:
+        path: Path of the file.
+        difference: Largest difference between its embeddings and those of the original.
+        metadata: What is stored in the file about the model.
+    """
 
     path: Path
     difference: float
@@ -42,13 +49,18 @@ class ExportedModel:
 
 
 class DeployedModel(nn.Module):
-    """Everything between bytes and embeddings: normalisation of the pixels, network, and unit length where it counts.
+    """Normalization of pixels, network, and normalization of embeddings in one module.
 
     uint8 images (B, C, H, W), already cropped to their size, or float32 features (B, d) -> float32 (B, dim).
-    `normalize=None` hands bytes on as floats. `unit=True` is for embeddings that are compared by their cosine.
 
-    >>> DeployedModel(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]])
+    Args:
+        embedder: The trained network.
+        normalize: Normalization of uint8 images; None converts the input to float32.
+        unit: Scale embeddings to unit length, for embeddings that are compared by cosine similarity.
+
+    Example:
+        >>> DeployedModel(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
     """
 
     def __init__(self, embedder: nn.Module, normalize: Normalize | None, unit: bool) -> None:
@@ -60,7 +72,7 @@ class DeployedModel(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         inputs = inputs.to(torch.float32) if self.normalize is None else self.normalize(inputs)
         rows: Tensor = self.embedder(inputs)
-        return nn.functional.normalize(rows, dim=1) if self.unit else rows
+        return normalize_rows(rows) if self.unit else rows
 
 
 def export(
@@ -71,51 +83,65 @@ def export(
     tolerance: float = 1e-4,
     about: Mapping[str, str] | None = None,
 ) -> ExportedModel:
-    """Write `deployed` to `path` for batches of any size; the format is that of the ending (.onnx, .pt2) if left out.
+    """Write a model to a file, for batches of any size.
 
-    `example` holds real inputs, as `Deployed` takes them; none of them is stored. The file is loaded back and run on
-    them, on one of them alone and on random inputs. Its difference is the largest one of a coordinate, in units of the
-    largest coordinate where that is above 1; more than `tolerance` is an ExportError, and leaves `path` as it was.
-    `about` is stored beside what is known here: input, size, dim, unit, version.
+    The file is loaded and run on the example, on its first row alone and on random inputs. The difference from the
+    original is the largest one of any coordinate, divided by the largest coordinate if that is above 1.
+
+    Args:
+        deployed: The model.
+        path: The file to write.
+        example: Real inputs, as `DeployedModel` takes them. They are not stored.
+        format: "onnx" or "torch"; by default that of the file extension (.onnx, .pt2).
+        tolerance: Largest accepted difference.
+        about: Metadata to store in addition to input, size, dim, unit and version.
+
+    Returns:
+        The path, the difference and the metadata.
+
+    Raises:
+        ExportError: The model cannot be exported, or the difference is above `tolerance`. `path` is not changed.
+        ValueError: An argument is invalid.
+        ImportError: ONNX is not installed.
     """
     path = Path(path)
-    kind = _kind(path, format)
+    kind = _choose_format(path, format)
     _check(path, example, tolerance)
     model = copy.deepcopy(deployed).cpu().eval()
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.requires_grad_(False)
-        # the archive cannot hold other layouts, such as channels last, or parts of a larger tensor, as they are
+        # the archive cannot store other layouts, such as channels last, or views of a larger tensor
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
     example = example.detach().cpu()
-    metadata = {**_facts(model, example), **(about or {})}
+    metadata = {**_describe(model, example), **(about or {})}
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{'.onnx' if kind == 'onnx' else '.pt2'}")
     try:
         with _quiet():
-            program = _traced(model, example)
+            program = _trace(model, example)
             (_write_onnx if kind == "onnx" else _write_torch)(program, temporary, metadata)
             written = (_read_onnx if kind == "onnx" else _read_torch)(temporary)
-            difference = _difference(model, written, example)
-        if not difference <= tolerance:  # NaN is no agreement either
+            difference = _compute_difference(model, written, example)
+        if not difference <= tolerance:  # also for NaN
             raise ExportError(
                 f"the written model differs from the original by {difference:.2g}, more than the tolerance "
                 f"{tolerance:.2g}; nothing was kept. A larger tolerance accepts it, the other format may agree better"
             )
         os.replace(temporary, path)
     finally:
-        with suppress(OSError):  # on a disk that cannot be written to: the first error is the one to show
+        with suppress(OSError):  # if the disk cannot be written to, the first error is the one to show
             temporary.unlink(missing_ok=True)
     return ExportedModel(path, difference, metadata)
 
 
-def _kind(path: Path, given: Format | None) -> Format:
-    if given is None:
-        if path.suffix not in ENDINGS:
-            raise ValueError(f"the ending of {path.name!r} says no format; use {' or '.join(ENDINGS)}")
-        return ENDINGS[path.suffix]
-    if given not in ENDINGS.values():
-        near = registry.suggest(given, ENDINGS.values())
-        raise ValueError(f"unknown format {given!r}{near}; it is {' or '.join(ENDINGS.values())}")
-    return given
+def _choose_format(path: Path, requested: Format | None) -> Format:
+    if requested is None:
+        if path.suffix not in EXTENSIONS:
+            raise ValueError(f"the extension of {path.name!r} is no known format; use {' or '.join(EXTENSIONS)}")
+        return EXTENSIONS[path.suffix]
+    if requested not in EXTENSIONS.values():
+        near = registry.suggest(requested, EXTENSIONS.values())
+        raise ValueError(f"unknown format {requested!r}{near}; it is {' or '.join(EXTENSIONS.values())}")
+    return requested
 
 
 def _check(path: Path, example: Tensor, tolerance: float) -> None:
@@ -132,27 +158,27 @@ def _check(path: Path, example: Tensor, tolerance: float) -> None:
         raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
 
 
-def _facts(model: DeployedModel, example: Tensor) -> dict[str, str]:
-    """What somebody with nothing but the file needs to know."""
+def _describe(model: DeployedModel, example: Tensor) -> dict[str, str]:
+    """Return what a user of the file needs to know."""
     with torch.inference_mode():
         dim = model(example[:1]).shape[1]
-    known = {"kinfold": __version__, "dim": str(dim), "unit": "yes" if model.unit else "no"}
+    facts = {"kinfold": __version__, "dim": str(dim), "unit": "yes" if model.unit else "no"}
     if example.ndim == 2:
-        return {**known, "input": "float32 features (B, d)", "size": str(example.shape[1])}
+        return {**facts, "input": "float32 features (B, d)", "size": str(example.shape[1])}
     _, channels, height, width = example.shape
     mode = {1: "L", 3: "RGB"}.get(channels, str(channels))
-    return {**known, "input": "uint8 images (B, C, H, W)", "mode": mode, "size": f"{height} x {width}"}
+    return {**facts, "input": "uint8 images (B, C, H, W)", "mode": mode, "size": f"{height} x {width}"}
 
 
-def _traced(model: DeployedModel, example: Tensor) -> torch.export.ExportedProgram:
-    # the archive keeps what it was traced with: zeros, so that no picture of the user's travels with the model
+def _trace(model: DeployedModel, example: Tensor) -> torch.export.ExportedProgram:
+    # the archive stores the traced input: zeros, so that it holds no image of the user
     zeros = torch.zeros(2, *example.shape[1:], dtype=example.dtype)
     try:
         program = torch.export.export(model, (zeros,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
-    except Exception as reason:  # torch raises many kinds of its own
-        raise ExportError(f"torch.export cannot trace this model: {_first_line(reason)}") from reason
+    except Exception as error:  # torch raises many exception types
+        raise ExportError(f"torch.export cannot trace this model: {_first_line(error)}") from error
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # lines and folders of this machine
+        node.meta.pop("stack_trace", None)  # lines and folders of the exporting machine
     return program
 
 
@@ -162,18 +188,18 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, metadata: dic
     size = sum(tensor.nbytes for tensor in program.state_dict.values())
     if size > _LARGEST:
         raise ExportError(f"the weights take {size / 2**30:.1f} GiB, but an .onnx file ends at 2 GiB; write a .pt2")
-    given = program.example_inputs[0][0]
-    name = "images" if given.ndim == 4 else "features"
+    example = program.example_inputs[0][0]
+    name = "images" if example.ndim == 4 else "features"
     try:
-        made = torch.onnx.export(
-            program, (given,), dynamo=True, verbose=False, input_names=[name], output_names=["embeddings"]
+        exported = torch.onnx.export(
+            program, (example,), dynamo=True, verbose=False, input_names=[name], output_names=["embeddings"]
         )
-    except Exception as reason:
-        raise ExportError(f"torch.onnx cannot write this model: {_first_line(reason)}") from reason
-    assert made is not None
-    message = made.model_proto
+    except Exception as error:
+        raise ExportError(f"torch.onnx cannot write this model: {_first_line(error)}") from error
+    assert exported is not None
+    message = exported.model_proto
     for part in (*message.graph.node, *message.graph.value_info, *message.graph.input, *message.graph.output):
-        del part.metadata_props[:]  # traces of this machine again
+        del part.metadata_props[:]  # lines and folders of the exporting machine again
     for function in message.functions:
         for node in function.node:
             del node.metadata_props[:]
@@ -193,7 +219,7 @@ def _write_torch(program: torch.export.ExportedProgram, path: Path, metadata: di
 
 def _write(path: Path, content: bytes | memoryview) -> None:
     path.unlink(missing_ok=True)
-    with open(path, "xb") as file:  # a link that lies there is not followed
+    with open(path, "xb") as file:  # an existing link is not followed
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -207,45 +233,49 @@ def _read_onnx(path: Path) -> Callable[[Tensor], Tensor]:
 
 
 def _read_torch(path: Path) -> Callable[[Tensor], Tensor]:
-    module: Callable[[Tensor], Tensor] = torch.export.load(path).module()  # our own file: loading unpickles
+    module: Callable[[Tensor], Tensor] = torch.export.load(
+        path
+    ).module()  # a file that was just written: loading unpickles
     return module
 
 
-def _difference(model: DeployedModel, written: Callable[[Tensor], Tensor], example: Tensor) -> float:
+def _compute_difference(model: DeployedModel, written: Callable[[Tensor], Tensor], example: Tensor) -> float:
     worst = 0.0
     with torch.inference_mode():
-        for inputs in (example, example[:1], _random(example)):
+        for inputs in (example, example[:1], _draw_inputs(example)):
             expected = model(inputs)
-            found = written(inputs)
+            computed = written(inputs)
             if not expected.isfinite().all():
-                raise ExportError("the original itself gives numbers that are not finite; nothing was kept")
-            if found.shape != expected.shape:
-                raise ExportError(f"the written model gives {tuple(found.shape)} instead of {tuple(expected.shape)}")
+                raise ExportError("the original itself returns numbers that are not finite; nothing was kept")
+            if computed.shape != expected.shape:
+                raise ExportError(
+                    f"the written model returns {tuple(computed.shape)} instead of {tuple(expected.shape)}"
+                )
             scale = max(1.0, float(expected.abs().max()))
-            difference = float((found - expected).abs().max()) / scale
+            difference = float((computed - expected).abs().max()) / scale
             worst = difference if not difference <= worst else worst  # keeps a NaN
             if worst != worst:
                 break
     return worst
 
 
-def _random(example: Tensor) -> Tensor:
-    """Inputs of the same kind, of a batch size that was not seen before."""
-    source = torch.Generator().manual_seed(0)
+def _draw_inputs(example: Tensor) -> Tensor:
+    """Draw inputs of the same kind, with another batch size."""
+    generator = torch.Generator().manual_seed(0)
     shape = (example.shape[0] + 3, *example.shape[1:])
     if example.dtype == torch.uint8:
-        return torch.randint(0, 256, shape, generator=source, dtype=torch.uint8)
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     mean, spread = example.mean(), example.std(correction=0)
-    return torch.randn(shape, generator=source) * spread + mean
+    return torch.randn(shape, generator=generator) * spread + mean
 
 
-def _first_line(reason: Any) -> str:
-    return f"{type(reason).__name__}: {str(reason).strip().splitlines()[0] if str(reason).strip() else ''}"
+def _first_line(error: Any) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter says about itself: deprecations inside torch, and operators that are not used here."""
+    """Suppress warnings of the exporter about deprecations inside torch and about unused operators."""
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = registration.level
     registration.setLevel(logging.ERROR)

@@ -1,13 +1,21 @@
-"""Heads: pooled features to embeddings."""
+"""Heads: modules from pooled features to embeddings."""
 
 from torch import nn
 
 
 def identity(width: int, dim: int) -> nn.Module:
-    """The pooled features as they are, to measure them or to train the backbone alone.
+    """Return the pooled features unchanged, to evaluate them or to train the backbone alone.
 
-    >>> identity(8, 8)
-    Identity()
+    Args:
+        width: Dimension of the features.
+        dim: Dimension of the embeddings; must equal `width`.
+
+    Raises:
+        ValueError: `dim` differs from `width`.
+
+    Example:
+        >>> identity(8, 8)
+        Identity()
     """
     if dim != width:
         raise ValueError(f"head 'identity' changes nothing: model.dim must be {width}, the width of the features")
@@ -15,19 +23,36 @@ def identity(width: int, dim: int) -> nn.Module:
 
 
 def linear(width: int, dim: int, bias: bool = True) -> nn.Linear:
-    """One matrix, as in most papers; the only head that can start from the principal components of features.
+    """Create a linear layer, as in most papers. It can be initialized from the principal components of features.
 
-    >>> linear(1280, 128)
-    Linear(in_features=1280, out_features=128, bias=True)
+    Args:
+        width: Dimension of the features.
+        dim: Dimension of the embeddings.
+        bias: Add a bias.
+
+    Example:
+        >>> linear(1280, 128)
+        Linear(in_features=1280, out_features=128, bias=True)
     """
     return nn.Linear(width, dim, bias=bias)
 
 
 def mlp(width: int, dim: int, hidden: int | None = None, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
-    """Two matrices with a ReLU between them; `hidden` units, as many as there are features unless given.
+    """Create two linear layers with a ReLU between them.
 
-    >>> len(mlp(64, 16, hidden=32))
-    3
+    Args:
+        width: Dimension of the features.
+        dim: Dimension of the embeddings.
+        hidden: Hidden units; `width` if left out.
+        batch_norm: Add batch norm before the ReLU.
+        dropout: Probability of dropout after the ReLU.
+
+    Raises:
+        ValueError: `hidden` is less than 1.
+
+    Example:
+        >>> len(mlp(64, 16, hidden=32))
+        3
     """
     hidden = width if hidden is None else hidden
     if hidden < 1:

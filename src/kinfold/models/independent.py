@@ -1,4 +1,4 @@
-"""Independent heads: several small embeddings of the same features, kept from saying the same."""
+"""Independent heads: several small embeddings of the same features, kept decorrelated."""
 
 from typing import NamedTuple
 
@@ -15,23 +15,39 @@ from kinfold.models.ensemble import (
 
 
 class IndependentOutput(NamedTuple):
-    """Parts (B, K, part_dim), unit vectors, and the same side by side (B, dim)."""
+    """Output of `IndependentHeads`.
+
+    Attributes:
+        embeddings: The parts, concatenated, (B, dim).
+        parts: Unit vectors, (B, K, part_dim).
+    """
 
     embeddings: Tensor
     parts: Tensor
 
 
 class IndependentHeads(Ensemble):
-    """v_k = unit(W_k y + b_k) for k = 1..K of all features y; the embedding is v_1 .. v_K, side by side.
+    """K heads on the same features y: v_k = normalize(W_k y + b_k); the embedding is [v_1, ..., v_K].
 
-    Every part learns from all items, and besides the mean over pairs of parts of their `cross_covariance` is minimised,
-    `decorrelation_weight` times. The loss of the whole embedding counts `representation_weight`, nothing by default:
-    the parts are then trained by themselves, as in most ensembles.
+    Every part learns from all items, and the mean cross-covariance of pairs of parts is minimized (see
+    `compute_cross_covariance`).
 
-    >>> import torch
-    >>> head = IndependentHeads(width=8, dim=6, branches=3)
-    >>> head(torch.ones(2, 8)).parts.shape, head.eval()(torch.ones(2, 8)).shape
-    (torch.Size([2, 3, 2]), torch.Size([2, 6]))
+    Args:
+        width: Dimension of the features.
+        dim: Dimension of the embeddings, a multiple of `branches`.
+        branches: K, the number of heads.
+        representation_weight: Weight of the loss of the complete embedding. 0 trains the parts alone, as in most
+            ensembles.
+        decorrelation_weight: Weight of the cross-covariance.
+
+    Raises:
+        ValueError: `branches` does not divide `dim`, or a weight is negative.
+
+    Example:
+        >>> import torch
+        >>> head = IndependentHeads(width=8, dim=6, branches=3)
+        >>> head(torch.ones(2, 8)).parts.shape, head.eval()(torch.ones(2, 8)).shape
+        (torch.Size([2, 3, 2]), torch.Size([2, 6]))
     """
 
     def __init__(
@@ -53,7 +69,7 @@ class IndependentHeads(Ensemble):
         return IndependentOutput(parts.flatten(1), parts)
 
     def terms(self, output: IndependentOutput) -> dict[str, ObjectiveTerm]:
-        return {"decorrelation": ObjectiveTerm(self.decorrelation_weight, cross_covariance(output.parts))}
+        return {"decorrelation": ObjectiveTerm(self.decorrelation_weight, compute_cross_covariance(output.parts))}
 
     def extra_repr(self) -> str:
         weights = (
@@ -62,21 +78,25 @@ class IndependentHeads(Ensemble):
         return f"branches={self.parts}, {weights}"
 
 
-def cross_covariance(parts: Tensor) -> Tensor:
-    """How far parts (B, K, d) are linear functions of each other: the mean over pairs k < l of |C_kl|^2, a scalar.
+def compute_cross_covariance(parts: Tensor) -> Tensor:
+    """Return the mean over pairs of parts k < l of |C_kl|^2, a scalar: how far they are linear functions of each other.
 
-    C_kl = 1/B sum_i (v_ik - mean_k) (v_il - mean_l)^T,  |.|^2 the sum of squares of its entries. These are the blocks
-    between parts of the covariance that DeCov punishes outside its diagonal (Cogswell et al., ICLR 2016); within a part
-    nothing is asked for, so that the term does not change when a part is rotated.
+    C_kl = 1/B sum_i (v_ik - mean_k) (v_il - mean_l)^T,  |.|^2 the sum of the squared entries.
+
+    DeCov (Cogswell et al., ICLR 2016) penalizes all off-diagonal entries of the covariance; here only those between
+    different parts count, so that the term does not change when a part is rotated.
+
+    Args:
+        parts: (B, K, d).
 
     >>> import torch
-    >>> cross_covariance(torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]]))
+    >>> compute_cross_covariance(torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]]))
     tensor(1.)
     """
     count, number, dim = parts.shape
     if number < 2 or count == 0:
         return parts[:0].sum()
-    centred = (parts - parts.mean(dim=0)).flatten(1)
-    squares = (centred.T @ centred / count).square()  # (K d, K d)
+    centered = (parts - parts.mean(dim=0)).flatten(1)
+    squares = (centered.T @ centered / count).square()  # (K d, K d)
     blocks = squares.reshape(number, dim, number, dim).sum(dim=(1, 3))  # (K, K)
     return (blocks.sum() - blocks.diagonal().sum()) / (number * (number - 1))

@@ -1,4 +1,4 @@
-"""The backbone of feature files: the rows are the features, and only a head is trained."""
+"""The backbone for feature files: rows are used as features, and only a head is trained."""
 
 import torch
 from torch import Tensor, nn
@@ -7,16 +7,17 @@ from kinfold.models.backbone import Backbone
 
 
 class PrecomputedFeatures(Backbone):
-    """(B, width) as they are, or standardized; half-precision rows, as files keep them, become float32.
+    """Return rows of features (B, width) unchanged or standardized; half precision becomes float32.
 
     Args:
         width: Number of columns.
-        standardize: Subtract the mean of the training rows and divide by their root mean square distance from it,
-            one number for all columns. A learning rate then means the same for features of any unit. `standardize`
-            takes both from the training rows; until then rows pass as they are.
+        standardize: Subtract the mean of the training rows and divide by their root mean square distance from it, one
+            number for all columns. A learning rate then has the same effect for features of any scale. The method
+            `standardize` computes both; before it is called, rows are not changed.
 
-    >>> PrecomputedFeatures(width=2)(torch.tensor([[1.0, 2.0]], dtype=torch.float16))
-    tensor([[1., 2.]])
+    Example:
+        >>> PrecomputedFeatures(width=2)(torch.tensor([[1.0, 2.0]], dtype=torch.float16))
+        tensor([[1., 2.]])
     """
 
     mode = None
@@ -42,7 +43,7 @@ class PrecomputedFeatures(Backbone):
         return (images - self.mean) / self.scale
 
     def standardize(self, rows: Tensor) -> Tensor:
-        """Take mean and scale from the training rows (N, width); returns the rows standardized.
+        """Compute mean and scale from the training rows (N, width); returns the standardized rows.
 
         >>> PrecomputedFeatures(width=1, standardize=True).standardize(torch.tensor([[1.0], [5.0]])).flatten()
         tensor([-1.,  1.])
@@ -55,13 +56,13 @@ class PrecomputedFeatures(Backbone):
         if not scale.isfinite():
             raise ValueError("the features have entries that are not finite, or too large to be squared")
         if scale == 0:
-            raise ValueError("all rows are equal: there is nothing to tell classes apart by")
+            raise ValueError("all rows are equal: nothing distinguishes the classes")
         self.mean.copy_(mean)
         self.scale.copy_(scale)
         return deviations / self.scale.to(rows)
 
     def fold_into(self, head: nn.Module) -> None:
-        """Let the first linear layer of a head take rows as they are, and standardize no longer."""
+        """Move the standardization into the first linear layer of a head; rows are not standardized afterwards."""
         if self.mean is None or self.scale is None:
             return
         first = next(module for module in head.modules() if isinstance(module, nn.Linear))

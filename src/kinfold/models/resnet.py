@@ -5,18 +5,19 @@ from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
 
-EXPANSION = 4  # a bottleneck gives four times the channels it works in
-LAYERS = ((64, 3), (128, 4), (256, 6), (512, 3))  # channels inside, blocks
+EXPANSION = 4  # output channels of a bottleneck, as a multiple of its inner channels
+LAYERS = ((64, 3), (128, 4), (256, 6), (512, 3))  # inner channels, blocks
 
 
 class ResNet50(Backbone):
-    """(B, 3, H, W) normalised like ImageNet -> (B, 2048, H / 32, W / 32).
+    """ResNet-50 (He et al., CVPR 2016): (B, 3, H, W), normalized like ImageNet -> (B, 2048, H / 32, W / 32).
 
-    The 3 x 3 convolution of a bottleneck has the stride, as in the published PyTorch weights; in the paper it is the
-    1 x 1 before it.
+    The stride is in the 3 x 3 convolution of a bottleneck, as in the published PyTorch weights; in the paper it is in
+    the 1 x 1 convolution before it.
 
-    >>> ResNet50().eval()(torch.zeros(1, 3, 64, 64)).shape
-    torch.Size([1, 2048, 2, 2])
+    Example:
+        >>> ResNet50().eval()(torch.zeros(1, 3, 64, 64)).shape
+        torch.Size([1, 2048, 2, 2])
     """
 
     width = 512 * EXPANSION
@@ -37,7 +38,7 @@ class ResNet50(Backbone):
             rest = [BottleneckBlock(channels, inside) for _ in range(blocks - 1)]
             self.add_module(f"layer{number}", nn.Sequential(first, *rest))
         for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):  # He initialisation for what follows the ReLU
+            if isinstance(layer, nn.Conv2d):  # He initialization
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ class ResNet50(Backbone):
 
 
 class BottleneckBlock(nn.Module):
-    """1 x 1 to `inside` channels, 3 x 3, 1 x 1 to four times as many, added to the input."""
+    """A residual block: 1 x 1 convolution to `inside` channels, 3 x 3, 1 x 1 to four times as many."""
 
     def __init__(self, channels: int, inside: int, stride: int = 1) -> None:
         super().__init__()

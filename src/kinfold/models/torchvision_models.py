@@ -1,4 +1,4 @@
-"""DenseNet-201 and GoogLeNet from torchvision, or from timm where torchvision cannot be imported."""
+"""DenseNet-201 and GoogLeNet from torchvision, or from timm if torchvision cannot be imported."""
 
 import importlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kinfold.models.timm_models import TimmBackbone
 
 @dataclass(frozen=True)
 class NetworkLayout:
-    """What of a torchvision network runs up to its last feature map, and how."""
+    """How a torchvision network computes its last feature map."""
 
     width: int
     steps: tuple[str, ...]  # children, run one after another
@@ -43,16 +43,19 @@ LAYOUTS = {
         stages=("maxpool1", "maxpool2", *(f"inception{block}" for block in _INCEPTION)),
         pipeline="study-googlenet",
         classifier=("fc.", "aux1.", "aux2."),
-        # its own initialiser is slow, and drew from numpy's global generator in older versions
+        # its own initialization is slow, and drew from numpy's global generator in older versions
         options={"aux_logits": False, "init_weights": False},
     ),
 }
 
 
 class TorchvisionBackbone(Backbone):
-    """A network of torchvision up to its last feature map, for images normalised like ImageNet.
+    """A network of torchvision up to its last feature map, for images normalized like ImageNet.
 
-    `pretrained` takes torchvision's ImageNet weights, which it downloads.
+    Args:
+        name: A key of `LAYOUTS`.
+        library: The module torchvision.models.
+        pretrained: Take torchvision's ImageNet weights, which torchvision downloads.
     """
 
     def __init__(self, name: str, library: Any, pretrained: bool = False) -> None:
@@ -76,11 +79,11 @@ class TorchvisionBackbone(Backbone):
         maps = convert_to_tensorflow_range(images) if self.name == "googlenet" else images
         for step in LAYOUTS[self.name].steps:
             maps = self.network.get_submodule(step)(maps)
-        return torch.relu(maps)  # DenseNet ends before its last one; to the others it does nothing
+        return torch.relu(maps)  # DenseNet's features lack their last ReLU; it does not change the others
 
 
 def convert_to_tensorflow_range(images: Tensor) -> Tensor:
-    """From the ImageNet mean and deviation to (x - 0.5) / 0.5, which the published GoogLeNet was trained with.
+    """Convert images from ImageNet normalization to (x - 0.5) / 0.5, with which the published GoogLeNet was trained.
 
     >>> convert_to_tensorflow_range(torch.zeros(1, 3, 1, 1)).flatten()
     tensor([-0.0300, -0.0880, -0.1880])
@@ -91,19 +94,33 @@ def convert_to_tensorflow_range(images: Tensor) -> Tensor:
 
 
 def densenet201(pretrained: bool = False) -> Backbone:
-    """DenseNet-201 (Huang et al., 2017), 1920 features; the second network of the Prec@k paper."""
-    return _either("densenet201", pretrained)
+    """Create DenseNet-201 (Huang et al., CVPR 2017), 1920 features; the second network of the Prec@k paper.
+
+    Args:
+        pretrained: Take the ImageNet weights of torchvision (or timm), which it downloads.
+
+    Raises:
+        ImportError: Neither torchvision nor timm can be imported.
+    """
+    return _create("densenet201", pretrained)
 
 
 def googlenet(pretrained: bool = False) -> Backbone:
-    """GoogLeNet (Szegedy et al., 2015), 1024 features; in the study of architectures of Roth et al."""
-    return _either("googlenet", pretrained)
+    """Create GoogLeNet (Szegedy et al., CVPR 2015), 1024 features; Roth et al. compare it with other architectures.
+
+    Args:
+        pretrained: Take the ImageNet weights of torchvision (or timm), which it downloads.
+
+    Raises:
+        ImportError: Neither torchvision nor timm can be imported.
+    """
+    return _create("googlenet", pretrained)
 
 
-def _either(name: str, pretrained: bool) -> Backbone:
+def _create(name: str, pretrained: bool) -> Backbone:
     try:
         library = importlib.import_module("torchvision.models")
-    except (ImportError, RuntimeError):  # RuntimeError: a build that does not fit the installed torch
+    except (ImportError, RuntimeError):  # RuntimeError: torchvision does not fit the installed torch
         try:
             return TimmBackbone(name, pretrained)
         except ImportError:

@@ -79,5 +79,5 @@ class WithActivation(nn.BatchNorm2d):
 
 
 def test_a_layer_that_does_more_than_batch_norm_is_refused():
-    with pytest.raises(ValueError, match="WithActivation does more than batch norm"):
+    with pytest.raises(ValueError, match="WithActivation is a variant of batch norm"):
         models.synchronize_batch_norm(nn.Sequential(WithActivation(3)))

@@ -64,7 +64,7 @@ def test_missing_unexpected_and_misshapen_keys_are_named(published, tmp_path):
     assert "missing: inception_5b_1x1.weight, inception_5b_1x1.bias" in said
     assert "and 38 more" in said  # seven convolutions of six entries each, four of them shown
     assert "bn_inception-52deb4733.pth" in said
-    assert "manifest(backbone) lists its 414 keys" in said
+    assert "list_weight_shapes(backbone) lists its 414 keys" in said
     assert "unexpected:" not in said
     said = refused(published | {"inception_6a_1x1.weight": torch.zeros(1)}, tmp_path)
     assert "unexpected: inception_6a_1x1.weight." in said
