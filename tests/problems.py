@@ -8,6 +8,7 @@ from torch import Tensor
 
 import kinfold
 from kinfold.losses import Loss
+from kinfold.miners import Miner
 from kinfold.pairs import Relation, Triplets
 
 LOSSES = kinfold.list("losses")
@@ -23,9 +24,9 @@ def batch(seed: int = 0, dim: int = 7, sizes: tuple[int, ...] = (5, 3, 1, 4), dt
     g = generator(seed)
     labels = torch.cat([torch.full((size,), label) for label, size in enumerate(sizes)])
     labels = labels[torch.randperm(len(labels), generator=g)]
-    centres = torch.randn(len(sizes), dim, generator=g, dtype=torch.float64)
+    centers = torch.randn(len(sizes), dim, generator=g, dtype=torch.float64)
     noise = torch.randn(len(labels), dim, generator=g, dtype=torch.float64)
-    return (centres[labels] * 0.7 + noise).to(dtype), labels
+    return (centers[labels] * 0.7 + noise).to(dtype), labels
 
 
 def make(name: str, *, dim: int = 7, **options: object) -> Loss:
@@ -44,8 +45,8 @@ def kind_of(name: str) -> str:
 
 
 def draws(name: str) -> bool:
-    """Losses that draw random numbers in their default setting."""
-    return name in {"quadruplet"}
+    """Whether a loss draws random tuples in its default setting."""
+    return any(isinstance(module, Miner) for module in make(name).modules())
 
 
 def all_triplets_of(relation: Relation, limit: int | None = None) -> Triplets:
@@ -55,7 +56,7 @@ def all_triplets_of(relation: Relation, limit: int | None = None) -> Triplets:
         for p in relation.positives[a].nonzero().flatten().tolist()
         for n in relation.negatives[a].nonzero().flatten().tolist()
     ]
-    return Triplets.of(rows[:limit])
+    return Triplets.from_list(rows[:limit])
 
 
 def gradient(loss: Loss, embeddings: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:

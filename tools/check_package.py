@@ -47,8 +47,9 @@ print(len(kinfold.list("losses")), "losses")
 """
 TYPED = """
 import kinfold
+from kinfold.losses.multi_similarity import MultiSimilarity
 names: list[str] = kinfold.list("losses")
-kinfold.losses.MultiSimilarity(threshold="half")
+MultiSimilarity(threshold="half")
 """
 
 

@@ -14,13 +14,13 @@ def _fresh_compiler():
     torch._dynamo.reset()
 
 
-def check(name, backend, **given):
+def check(name, backend, **options):
     x, y = batch(31, dtype=torch.float32)
-    expected, slope = gradient(make(name), x, y, **given)
+    expected, slope = gradient(make(name), x, y, **options)
     loss = make(name)
     compiled = torch.compile(loss, fullgraph=True, backend=backend)
     leaf = x.clone().requires_grad_()
-    value = compiled(leaf, y, **given)
+    value = compiled(leaf, y, **options)
     value.backward()
     torch.testing.assert_close(value.detach(), expected)
     torch.testing.assert_close(leaf.grad, slope, rtol=1e-4, atol=1e-6)

@@ -94,7 +94,7 @@ def test_nan_is_found_without_reading_a_value_off_the_device(name):
 
 @pytest.mark.parametrize("name", ON_PAIRS)
 @pytest.mark.parametrize("case", ["one item", "nothing"])
-def test_no_valid_pair_gives_a_zero_with_a_graph(name, case):
+def test_no_valid_pair_gives_a_differentiable_zero(name, case):
     x, y = ODD_BATCHES[case]
     leaf = x.clone().requires_grad_()
     value = make(name)(leaf, y)
@@ -121,8 +121,8 @@ def test_labels_may_be_any_integers_or_strings(name):
     plain, slope = gradient(make(name), X, Y)
     large = 2**40
     odd = torch.tensor([-7, large, large + 1, 3])[Y]
-    words = [["wren", "crow", "owl", "tit"][label] for label in Y.tolist()]
-    for labels in (odd, words, Y.tolist(), Y.numpy(), Y.to(torch.uint8), Y.to(torch.int32)):
+    names = [["wren", "crow", "owl", "tit"][label] for label in Y.tolist()]
+    for labels in (odd, names, Y.tolist(), Y.numpy(), Y.to(torch.uint8), Y.to(torch.int32)):
         value, again = gradient(make(name), X, labels)
         torch.testing.assert_close(value, plain, rtol=0, atol=0)
         torch.testing.assert_close(again, slope, rtol=0, atol=0)
@@ -140,11 +140,11 @@ def test_labels_outside_the_classes_name_the_reindexing_helper(name):
 def test_half_precision_is_computed_and_returned_in_float32(name, dtype):
     low = X.to(dtype)
     expected, slope = gradient(make(name), low.float(), Y)
-    value, given = gradient(make(name), low, Y)
+    value, actual = gradient(make(name), low, Y)
     assert value.dtype == torch.float32
-    assert given.dtype == dtype
+    assert actual.dtype == dtype
     torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(given.float(), slope, rtol=1e-2, atol=1e-2 * slope.abs().max().item())
+    torch.testing.assert_close(actual.float(), slope, rtol=1e-2, atol=1e-2 * slope.abs().max().item())
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -161,20 +161,20 @@ def test_autocast_changes_nothing(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_float64_stays_float64_and_float32_is_close_to_it(name):
     precise, slope = gradient(make(name), X.double(), Y)
-    value, given = gradient(make(name), X, Y)
+    value, actual = gradient(make(name), X, Y)
     assert precise.dtype == torch.float64
     assert value.dtype == torch.float32
     torch.testing.assert_close(value.double(), precise, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(given.double(), slope, rtol=1e-3, atol=1e-3 * max(1.0, slope.abs().max().item()))
+    torch.testing.assert_close(actual.double(), slope, rtol=1e-3, atol=1e-3 * max(1.0, slope.abs().max().item()))
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_a_relation_matrix_equals_labels(name):
     classes = torch.arange(NUM_CLASSES) if has_proxies(name) else Y
     expected, slope = gradient(make(name), X, Y)
-    value, given = gradient(make(name), X, relation=Y[:, None] == classes)
+    value, actual = gradient(make(name), X, relation=Y[:, None] == classes)
     torch.testing.assert_close(value, expected, rtol=0, atol=0)
-    torch.testing.assert_close(given, slope, rtol=0, atol=0)
+    torch.testing.assert_close(actual, slope, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", [n for n in DETERMINISTIC if n in ON_PAIRS])
@@ -194,13 +194,13 @@ def test_the_batch_as_its_own_reference_set_with_ids_gives_the_batch_loss(name):
 def test_the_first_anchors_against_the_whole_batch_give_their_part_of_its_loss(name):
     x, items, first = X.double(), torch.arange(len(X)), 5
     whole = make(name, reduction="none")(x, Y)
-    given = {"ref_embeddings": x, "ref_labels": Y, "ids": items[:first], "ref_ids": items}
-    part = make(name, reduction="none")(x[:first], Y[:first], **given)
+    arguments = {"ref_embeddings": x, "ref_labels": Y, "ids": items[:first], "ref_ids": items}
+    part = make(name, reduction="none")(x[:first], Y[:first], **arguments)
     torch.testing.assert_close(part, whole[:first], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ON_PAIRS)
-def test_an_empty_reference_set_gives_a_zero_with_a_graph(name):
+def test_an_empty_reference_set_gives_a_differentiable_zero(name):
     memory = kinfold.pairs.CrossBatchMemory(8)
     leaf = X.clone().requires_grad_()
     value = make(name)(leaf, Y, ids=torch.arange(len(Y)), **memory.reference())
@@ -213,9 +213,9 @@ def test_the_order_of_the_batch_does_not_matter(name):
     x = X.double()
     order = torch.randperm(len(x), generator=generator(1))
     expected, slope = gradient(make(name), x, Y)
-    value, given = gradient(make(name), x[order], Y[order])
+    value, actual = gradient(make(name), x[order], Y[order])
     torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(given, slope[order], rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(actual, slope[order], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", [n for n in LOSSES if make(n).normalize])
@@ -235,10 +235,10 @@ def test_reduction(name):
             make(name, reduction="none")
         return
     single = make(name, reduction="none")(X, Y)
-    rows = len(X) if name != "proxy-anchor" else NUM_CLASSES
+    rows = NUM_CLASSES if make(name).proxies_are_anchors else len(X)
     assert single.shape == ((rows, len(X)) if kind_of(name) == "pair" else (rows,))
-    own = make(name).regularizer()  # belongs to no row
-    torch.testing.assert_close(single.sum() if own is None else single.sum() + own, total)
+    regularizer = make(name).regularizer()  # belongs to no row
+    torch.testing.assert_close(single.sum() if regularizer is None else single.sum() + regularizer, total)
     with pytest.raises(ValueError, match="reduction"):
         make(name, reduction="average")
 
@@ -281,10 +281,10 @@ def test_state_round_trip_deepcopy_and_pickle(name):
     fresh.load_state_dict(torch.load(stream, weights_only=True))
     fresh_again = make(name)
     fresh_again.load_state_dict(fresh.state_dict())
-    for other in (fresh_again, copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
-        assert isinstance(other, Loss)
+    for copied in (fresh_again, copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert isinstance(copied, Loss)
         if not draws(name):
-            torch.testing.assert_close(other(X, Y), expected, rtol=0, atol=0)
+            torch.testing.assert_close(copied(X, Y), expected, rtol=0, atol=0)
     assert repr(loss) == repr(fresh)
 
 
@@ -318,7 +318,7 @@ def test_the_global_random_state_is_untouched(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_wrong_input_gets_a_helpful_error(name):
     loss = make(name)
-    for arguments, words in [
+    for arguments, message in [
         ((X.numpy(), Y), "torch tensor"),
         ((X[0], Y), r"shape \(B, d\)"),
         ((X.long(), Y), "floating point"),
@@ -327,7 +327,7 @@ def test_wrong_input_gets_a_helpful_error(name):
         ((X, Y[:, None]), r"shape \(B,\)"),
         ((X,), "labels"),
     ]:
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=message):
             loss(*arguments)
     with pytest.raises(ValueError, match="shape"):
         loss(X, relation=torch.ones(3, 5, dtype=torch.bool))
@@ -341,7 +341,7 @@ def test_wrong_input_gets_a_helpful_error(name):
         with pytest.raises(ValueError, match="dim"):
             loss(X[:, :5], Y)
         return
-    for given, words in [
+    for arguments, message in [
         ({"ref_labels": Y}, "ref_embeddings"),
         ({"ref_embeddings": X}, "ref_labels"),
         ({"ref_embeddings": X[:, :3], "ref_labels": Y}, "dimensions"),
@@ -350,8 +350,8 @@ def test_wrong_input_gets_a_helpful_error(name):
         ({"ids": torch.arange(len(X)).float()}, "int64"),
         ({"tuples": Relation.from_labels(Y[:4])}, "mined relation|draws triplets"),
     ]:
-        with pytest.raises(ValueError, match=words):
-            loss(X, Y, **given)
+        with pytest.raises(ValueError, match=message):
+            loss(X, Y, **arguments)
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         loss(X, relation=torch.full((len(X), len(X)), 1.5))
 

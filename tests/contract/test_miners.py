@@ -22,21 +22,21 @@ def same(a, b):
     return type(a) is type(b) and all(torch.equal(x, y) for x, y in zip(fields(a), fields(b), strict=True))
 
 
-def fields(found):
-    return [v for v in vars(found).values() if v is not None]
+def fields(selected):
+    return [v for v in vars(selected).values() if v is not None]
 
 
-def check(found, relation: Relation):
-    """A selection is part of the relation; a valid triplet is made of a kin pair and a pair of others."""
-    if isinstance(found, Relation):
-        assert not (found.positives & ~relation.positives).any()
-        assert not (found.negatives & ~relation.negatives).any()
+def check(selected, relation: Relation):
+    """A selection is part of the relation; a valid triplet has a positive pair and a negative pair."""
+    if isinstance(selected, Relation):
+        assert not (selected.positives & ~relation.positives).any()
+        assert not (selected.negatives & ~relation.negatives).any()
         return
-    assert isinstance(found, Triplets)
-    assert len(found.valid) == len(relation.positives)
-    valid = found.valid
-    assert bool(relation.positives[found.anchor[valid], found.positive[valid]].all())
-    assert bool(relation.negatives[found.anchor[valid], found.negative[valid]].all())
+    assert isinstance(selected, Triplets)
+    assert len(selected.valid) == len(relation.positives)
+    valid = selected.valid
+    assert bool(relation.positives[selected.anchor[valid], selected.positive[valid]].all())
+    assert bool(relation.negatives[selected.anchor[valid], selected.negative[valid]].all())
 
 
 @pytest.mark.parametrize("name", MINERS)
@@ -68,28 +68,28 @@ def test_only_pairs_of_the_relation_are_chosen(name, seed):
 
 
 def source(name, seed):
-    known = kinfold.registry.resolve("miners", name).__init__.__annotations__
-    return {"generator": generator(seed)} if "generator" in known else {}
+    parameters = kinfold.registry.resolve("miners", name).__init__.__annotations__
+    return {"generator": generator(seed)} if "generator" in parameters else {}
 
 
 @pytest.mark.parametrize("name", MINERS)
 def test_a_reference_set_is_indexed_and_own_items_are_left_out(name):
     r, z = batch(42, sizes=(4, 4, 4), dtype=torch.float32)
     items = torch.arange(len(z))
-    found = kinfold.miners.create(name)(r[:5], z[:5], ref_embeddings=r, ref_labels=z, ids=items[:5], ref_ids=items)
-    check(found, Relation.from_labels(z[:5], z, items[:5, None] == items))
+    selected = kinfold.miners.create(name)(r[:5], z[:5], ref_embeddings=r, ref_labels=z, ids=items[:5], ref_ids=items)
+    check(selected, Relation.from_labels(z[:5], z, items[:5, None] == items))
 
 
 @pytest.mark.parametrize("name", MINERS)
 def test_an_empty_reference_set_gives_nothing(name):
-    found = kinfold.miners.create(name)(X, Y, ref_embeddings=X[:0], ref_labels=Y[:0])
-    assert not found.valid.any() if isinstance(found, Triplets) else found.positives.numel() == 0
+    selected = kinfold.miners.create(name)(X, Y, ref_embeddings=X[:0], ref_labels=Y[:0])
+    assert not selected.valid.any() if isinstance(selected, Triplets) else selected.positives.numel() == 0
 
 
 @pytest.mark.parametrize("name", MINERS)
 def test_labels_relation_and_half_precision_are_seen_alike(name):
-    def mine(*args, **given):
-        return kinfold.miners.create(name, **source(name, 3))(*args, **given)
+    def mine(*args, **options):
+        return kinfold.miners.create(name, **source(name, 3))(*args, **options)
 
     expected = mine(X, Y)
     assert same(mine(X, relation=Y[:, None] == Y), expected)
@@ -143,19 +143,19 @@ def test_wrong_input(name):
 
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
-def test_switch_pushes_kin_apart(name):
+def test_switch_pushes_positives_apart(name):
     """(a, a, n) with n a class mate, for anchors that have one, at the given rate."""
     x, y = torch.randn(400, 8, generator=generator(0)), torch.arange(400) // 4
     x, y = torch.cat([x, x[:1]]), torch.cat([y, torch.tensor([999])])  # one singleton
-    found = kinfold.miners.create(name, switch=0.4, generator=generator(1))(x, y)
-    switched = found.valid & (found.positive == found.anchor)
+    selected = kinfold.miners.create(name, switch=0.4, generator=generator(1))(x, y)
+    switched = selected.valid & (selected.positive == selected.anchor)
     assert 0.3 < switched.float().mean() < 0.5
     assert not switched[-1]
-    assert bool((y[found.negative[switched]] == y[found.anchor[switched]]).all())
-    assert bool((found.negative[switched] != found.anchor[switched]).all())
-    rest = found.valid & ~switched
-    assert bool((y[found.positive[rest]] == y[found.anchor[rest]]).all())
-    assert bool((y[found.negative[rest]] != y[found.anchor[rest]]).all())
+    assert bool((y[selected.negative[switched]] == y[selected.anchor[switched]]).all())
+    assert bool((selected.negative[switched] != selected.anchor[switched]).all())
+    rest = selected.valid & ~switched
+    assert bool((y[selected.positive[rest]] == y[selected.anchor[rest]]).all())
+    assert bool((y[selected.negative[rest]] != y[selected.anchor[rest]]).all())
 
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
@@ -164,9 +164,9 @@ def test_switch_in_a_reference_set_needs_to_know_the_anchor_there(name):
     with pytest.raises(ValueError, match="ref_ids"):
         miner(X, Y, ref_embeddings=X, ref_labels=Y)
     order = torch.randperm(len(X), generator=generator(2))
-    found = miner(X, Y, ref_embeddings=X[order], ref_labels=Y[order], ids=torch.arange(len(X)), ref_ids=order)
-    switched = found.valid
-    assert torch.equal(order[found.positive[switched]], found.anchor[switched])
+    selected = miner(X, Y, ref_embeddings=X[order], ref_labels=Y[order], ids=torch.arange(len(X)), ref_ids=order)
+    switched = selected.valid
+    assert torch.equal(order[selected.positive[switched]], selected.anchor[switched])
     with pytest.raises(ValueError, match="probability"):
         kinfold.miners.create(name, switch=1.5)
 
@@ -178,16 +178,16 @@ def test_pair_miners_have_no_switch(name):
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_large_batches_are_mined_by_blocks_of_rows(name, monkeypatch):
+def test_large_batches_are_mined_in_row_chunks(name, monkeypatch):
     x, y = torch.randn(200, 6, generator=generator(4)), torch.arange(200) // 5
     whole = kinfold.miners.create(name)(x, y)
-    monkeypatch.setattr(miner, "BLOCK_PAIRS", 1)
-    found = kinfold.miners.create(name)(x, y)
-    check(found, Relation.from_labels(y))
+    monkeypatch.setattr(miner, "CHUNK_PAIRS", 1)
+    selected = kinfold.miners.create(name)(x, y)
+    check(selected, Relation.from_labels(y))
     if name in ("all", "multi-similarity", "semihard-band", "hard"):
-        assert same(found, whole)
-    elif isinstance(found, Triplets) and name != "random":
-        assert torch.equal(found.valid, whole.valid)
+        assert same(selected, whole)
+    elif isinstance(selected, Triplets) and name != "random":
+        assert torch.equal(selected.valid, whole.valid)
     if name in TRIPLET_MINERS:
         switched = kinfold.miners.create(name, switch=1.0)(x, y)
         assert torch.equal(switched.positive, switched.anchor)

@@ -40,10 +40,10 @@ def test_grad_is_the_gradient_for_every_variant(name, options):
 def test_grad_by_the_references_is_the_gradient(name):
     r, z = batch(32)
     loss, items = make(name).double(), torch.arange(len(z))
-    given = {"ref_labels": z, "ids": items + 5, "ref_ids": items}
+    options = {"ref_labels": z, "ids": items + 5, "ref_ids": items}
     leaf = r.clone().requires_grad_()
-    loss(X, Y, ref_embeddings=leaf, **given).backward()
-    same(grad(lambda references: loss(X, Y, ref_embeddings=references, **given))(r), leaf.grad)
+    loss(X, Y, ref_embeddings=leaf, **options).backward()
+    same(grad(lambda references: loss(X, Y, ref_embeddings=references, **options))(r), leaf.grad)
 
 
 @pytest.mark.parametrize("name", [n for n in LOSSES if list(make(n).parameters())])

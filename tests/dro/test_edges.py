@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kinfold.dro import KL, Average, ChiSquare, KLBall, Robust, TopK
-from kinfold.losses import blocks
+from kinfold.losses import row_chunks
 from tests.dro.sets import SETS
 from tests.problems import batch, generator, gradient
 
@@ -37,11 +37,11 @@ def test_losses_whose_squares_vanish_still_have_weights(chosen):
 @pytest.mark.parametrize("group", ["batch", "sign", "anchor", "anchor-sign", "class"])
 @pytest.mark.parametrize("chosen", [KL(0.2), TopK(7)], ids=repr)
 def test_large_batches_have_the_value_of_the_whole(group, chosen, monkeypatch):
-    """Only a group that is one row can be taken by blocks of rows."""
+    """Only a group that is one row can be processed in row chunks."""
     loss = Robust("similarity-margin", chosen, group=group)
     expected = gradient(loss, X, Y)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "BLOCK_PAIRS", 50)
+    monkeypatch.setattr(row_chunks, "MIN_ROWS", 1)
+    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", 50)
     torch.testing.assert_close(gradient(loss, X, Y), expected, rtol=1e-10, atol=1e-12)
 
 

@@ -24,7 +24,7 @@ def matrix(pair_loss="similarity-margin"):
 
 def naive(losses, chosen, group):
     """The groups written out, each solved by the set alone."""
-    kin, other, n = RELATION.positives, RELATION.negatives, len(X)
+    positives, negatives, n = RELATION.positives, RELATION.negatives, len(X)
 
     def value(mask, a_set=chosen):
         return a_set.value(losses[mask]).item() if mask.any() else 0.0
@@ -35,15 +35,15 @@ def naive(losses, chosen, group):
         return only
 
     if group == "batch":
-        return value(kin | other)
+        return value(positives | negatives)
     if group == "sign":
-        return (value(kin) + value(other)) / 2
+        return (value(positives) + value(negatives)) / 2
     if group == "anchor":
-        return sum(value(row(i, kin | other)) for i in range(n)) / n
+        return sum(value(row(i, positives | negatives)) for i in range(n)) / n
     if group == "anchor-sign":
-        return sum(value(row(i, kin)) + value(row(i, other)) for i in range(n)) / n
+        return sum(value(row(i, positives)) + value(row(i, negatives)) for i in range(n)) / n
     classes = Y.unique()
-    return sum(value((kin | other) & (c == Y)[:, None]) for c in classes) / len(classes)
+    return sum(value((positives | negatives) & (c == Y)[:, None]) for c in classes) / len(classes)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -64,13 +64,13 @@ def test_the_gradient_is_that_of_the_robust_value(group, chosen):
 
 def test_two_sets_for_the_two_signs():
     both = Robust("binomial", (KL(0.5), TopK(3)), group="anchor-sign")(X, Y)
-    kin = Robust("binomial", (KL(0.5), KL(0.5)), group="anchor-sign", reduction="none")(
+    positives = Robust("binomial", (KL(0.5), KL(0.5)), group="anchor-sign", reduction="none")(
         X, Y, tuples=Relation(RELATION.positives, torch.zeros_like(RELATION.negatives))
     )
-    other = Robust("binomial", TopK(3), group="anchor-sign", reduction="none")(
+    negatives = Robust("binomial", TopK(3), group="anchor-sign", reduction="none")(
         X, Y, tuples=Relation(torch.zeros_like(RELATION.positives), RELATION.negatives)
     )
-    torch.testing.assert_close(both, (kin + other).mean(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(both, (positives + negatives).mean(), rtol=1e-10, atol=1e-12)
 
 
 def wide(margin=2.0):
@@ -79,7 +79,7 @@ def wide(margin=2.0):
 
 def test_grouped_kl_at_gamma_one_is_lifted_structure():
     loss = Robust(wide(), KL(1.0), group="anchor-sign")
-    x, y = X[Y != 2], Y[Y != 2]  # lifted leaves out an anchor without kin, its group here has others
+    x, y = X[Y != 2], Y[Y != 2]  # lifted leaves out an anchor without positives, its group here has negatives
     value, slope = gradient(loss, x, y)
     expected, lifted = gradient(make("lifted"), x, y)
     torch.testing.assert_close(slope, lifted, rtol=1e-9, atol=1e-11)
@@ -101,10 +101,10 @@ def test_the_pseudo_pair_makes_it_multi_similarity():
 
 def test_hap2s_weights_are_those_of_grouped_kl():
     distance = sphere_distance(cosine(X, X))
-    kin = KL(0.5).weights(distance, RELATION.positives)
-    other = KL(0.5).weights(-distance, RELATION.negatives)
+    positives = KL(0.5).weights(distance, RELATION.positives)
+    negatives = KL(0.5).weights(-distance, RELATION.negatives)
     loss = make("hap2s", sigma=0.5, margin=10.0)  # the hinge never closes
-    by_distance = (kin - other) * RELATION.has_both()[:, None] / RELATION.has_both().sum()
+    by_distance = (positives - negatives) * RELATION.has_both()[:, None] / RELATION.has_both().sum()
     expected = by_distance * -1.0 / distance.clamp(min=1e-9)  # dd/ds = -1/d on the sphere
     off = ~torch.eye(len(X), dtype=torch.bool)
     torch.testing.assert_close(loss.pair_weights(X, Y)[off], expected[off], rtol=1e-8, atol=1e-10)
@@ -128,17 +128,17 @@ def test_top_k_of_both_signs_takes_as_many_of_each(sizes):
     x, y = batch(112, sizes=sizes)
     losses, relation = make("binomial", reduction="none")(x, y), Relation.from_labels(y)
     upper = torch.triu(torch.ones_like(losses, dtype=torch.bool), diagonal=1)
-    kin, other = (
+    positives, negatives = (
         losses[mask & upper].sort(descending=True).values for mask in (relation.positives, relation.negatives)
     )
     for k in (2, 8, 40):
-        side = min(k // 2, len(kin), len(other))
-        expected = (kin[:side].sum() + other[:side].sum()) / (2 * side)
+        side = min(k // 2, len(positives), len(negatives))
+        expected = (positives[:side].sum() + negatives[:side].sum()) / (2 * side)
         assert close(make("dro-topk-pn", k=k, pair_loss="binomial")(x, y).item(), expected.item(), 1e-9)
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 1, 2, 3]])
-def test_top_k_of_both_signs_without_one_of_them_is_a_zero_with_a_graph(labels):
+def test_top_k_of_both_signs_without_one_of_them_is_a_differentiable_zero(labels):
     leaf = X[:4].clone().requires_grad_()
     value = make("dro-topk-pn")(leaf, torch.tensor(labels))
     value.backward()
@@ -231,5 +231,5 @@ def test_pair_weights_are_the_worst_case_weights():
     p = KL(0.1).weights(losses.flatten(), entries).reshape(losses.shape)
     sign = RELATION.negatives.double() - RELATION.positives.double()
     expected = p * sign * (losses > 0)
-    given = Robust("similarity-margin", KL(0.1)).pair_weights(X, Y)
-    torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12)
+    actual = Robust("similarity-margin", KL(0.1)).pair_weights(X, Y)
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)

@@ -39,7 +39,7 @@ def solve(losses, constraint):
     conditions = [{"type": "eq", "fun": lambda p: p.sum() - 1}, {"type": "ineq", "fun": constraint}]
     starts = [np.full(n, 1 / n), *np.random.default_rng(0).dirichlet(np.ones(n), 2)]
     for start in starts:
-        found = optimize.minimize(
+        solution = optimize.minimize(
             lambda p: -p @ shifted,
             start,
             jac=lambda p: -shifted,
@@ -48,7 +48,7 @@ def solve(losses, constraint):
             method="SLSQP",
             options={"ftol": 1e-15, "maxiter": 400},
         )
-        p = found.x
+        p = solution.x
         if abs(p.sum() - 1) < 1e-9 and constraint(p) > -1e-9:
             best = max(best, p @ shifted)
     return best * scale + losses.min()
@@ -75,8 +75,8 @@ def test_top_k_equals_linear_programming_and_the_value_at_risk():
         width = min(k, len(losses))
         assert bool((p <= 1 / width + 1e-12).all())
         bounds = [(0, 1 / width)] * len(losses)
-        found = optimize.linprog(-losses.numpy(), A_eq=np.ones((1, len(losses))), b_eq=[1], bounds=bounds)
-        assert TopK(k).value(losses).item() == pytest.approx(-found.fun, abs=1e-7, rel=1e-7)
+        solution = optimize.linprog(-losses.numpy(), A_eq=np.ones((1, len(losses))), b_eq=[1], bounds=bounds)
+        assert TopK(k).value(losses).item() == pytest.approx(-solution.fun, abs=1e-7, rel=1e-7)
         at_risk = min(v + (losses - v).clamp(min=0).sum().item() / width for v in losses.tolist())
         assert TopK(k).value(losses).item() == pytest.approx(at_risk, rel=1e-9, abs=1e-9)
 
@@ -103,18 +103,18 @@ def test_kl_ball_equals_its_dual(by):
         check_simplex(p)
         divergence = torch.where(p > 0, p * (p * n).log(), 0.0).sum().item()
         assert divergence <= rho + 1e-9
-        value, known = ball.value(losses).item(), losses.numpy()
-        span = max(np.ptp(known), 1e-12)
+        value, values = ball.value(losses).item(), losses.numpy()
+        span = max(np.ptp(values), 1e-12)
 
-        def dual(log_t, known=known, rho=rho, n=n):
+        def dual(log_t, values=values, rho=rho, n=n):
             t = math.exp(log_t)
-            return t * rho + known.max() + t * math.log(np.exp((known - known.max()) / t).sum() / n)
+            return t * rho + values.max() + t * math.log(np.exp((values - values.max()) / t).sum() / n)
 
         grid = min(np.linspace(-30, 20, 400) + math.log(span), key=dual)
-        found = optimize.minimize_scalar(
+        solution = optimize.minimize_scalar(
             dual, bounds=(grid - 0.3, grid + 0.3), method="bounded", options={"xatol": 1e-12}
         )
-        assert value == pytest.approx(min(found.fun, dual(grid)), abs=1e-7 * max(1, span), rel=1e-7)
+        assert value == pytest.approx(min(solution.fun, dual(grid)), abs=1e-7 * max(1, span), rel=1e-7)
 
 
 @pytest.mark.parametrize("by", ["radius", "effective"])
@@ -230,7 +230,7 @@ def test_wrong_options_are_refused():
         lambda: ChiSquare(radius=-1.0),
         lambda: ChiSquare(effective=0.5),
     ):
-        with pytest.raises(ValueError, match=r"must be|give either"):
+        with pytest.raises(ValueError, match=r"must be|pass either"):
             build()
     with pytest.raises(ValueError, match="number of anchors"):
         TopK("2b").weights(torch.rand(4))

@@ -67,15 +67,15 @@ def test_pair_losses(name, options, build):
 
 @pytest.mark.parametrize(("name", "options", "build"), PROXIES, ids=lambda v: v if isinstance(v, str) else "")
 def test_proxy_losses(name, options, build):
-    ours, theirs = make(name, dim=DIM, **options).double(), build().double()
+    ours, peer = make(name, dim=DIM, **options).double(), build().double()
     with torch.no_grad():
         if name == "proxy-anchor":
-            ours.proxies.copy_(theirs.proxies)
+            ours.proxies.copy_(peer.proxies)
         elif name == "soft-triple":
-            ours.proxies.copy_(theirs.fc.T.reshape(ours.proxies.shape))
+            ours.proxies.copy_(peer.fc.T.reshape(ours.proxies.shape))
         else:
-            ours.proxies.copy_(theirs.W.T)
-    torch.testing.assert_close(gradient(ours, X, Y), peer_gradient(theirs), rtol=1e-6, atol=1e-8)
+            ours.proxies.copy_(peer.W.T)
+    torch.testing.assert_close(gradient(ours, X, Y), peer_gradient(peer), rtol=1e-6, atol=1e-8)
 
 
 miners = pytest.importorskip("pytorch_metric_learning.miners")
@@ -100,11 +100,11 @@ ON_MINED_PAIRS = [case for case in PAIRS if case[0] in ("contrastive", "triplet"
 def with_tuples(loss, tuples, ours, reference):
     leaf, references = X.clone().requires_grad_(), R.clone().requires_grad_()
     if ours:
-        given = {"ref_embeddings": references, "ref_labels": Z} if reference else {}
-        value = loss(leaf, Y, tuples=tuples, **given)
+        options = {"ref_embeddings": references, "ref_labels": Z} if reference else {}
+        value = loss(leaf, Y, tuples=tuples, **options)
     else:
-        given = {"ref_emb": references, "ref_labels": Z} if reference else {}
-        value = loss(leaf, Y, tuples, **given)
+        options = {"ref_emb": references, "ref_labels": Z} if reference else {}
+        value = loss(leaf, Y, tuples, **options)
     value.backward()
     return [value.detach(), leaf.grad, *([references.grad] if reference else [])]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kinfold.losses import all_triplets
+from kinfold.losses.triplet import all_triplets
 from kinfold.pairs import Relation
 from tests.problems import generator
 
@@ -35,5 +35,5 @@ def test_equals_the_list_of_triplets_by_passes_and_by_sorting(few, sizes, monkey
         torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-12)
         assert torch.equal(active, count)
         if expected.requires_grad:
-            given = torch.autograd.grad(values.sum(), distance)[0]
-            torch.testing.assert_close(given, torch.autograd.grad(expected.sum(), distance)[0], rtol=0, atol=0)
+            actual = torch.autograd.grad(values.sum(), distance)[0]
+            torch.testing.assert_close(actual, torch.autograd.grad(expected.sum(), distance)[0], rtol=0, atol=0)

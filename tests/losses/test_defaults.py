@@ -13,12 +13,12 @@ CLASSES = {name: kinfold.registry.resolve("losses", name) for name in LOSSES if 
 def shared_options():
     """(loss, function, option) wherever both take an option of one name and the function has a default for it."""
     for name, kind in CLASSES.items():
-        module, own = inspect.getmodule(kind), inspect.signature(kind).parameters
+        module, options = inspect.getmodule(kind), inspect.signature(kind).parameters
         for function in vars(module).values():
             if not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
             for option, parameter in inspect.signature(function).parameters.items():
-                if option in own and parameter.default is not inspect.Parameter.empty:
+                if option in options and parameter.default is not inspect.Parameter.empty:
                     yield name, function.__name__, option
 
 

@@ -22,26 +22,26 @@ def test_hap2s(weighting, options):
     distance = sphere_distance(cosine(leaf, leaf))
     value = 0.0
     for a in VALID.nonzero().flatten().tolist():
-        kin, other = RELATION.positives[a], RELATION.negatives[a]
+        positives, negatives = RELATION.positives[a], RELATION.negatives[a]
         d = distance[a].tolist()
         if weighting == "exponential":
             up, down = torch.tensor(d).double() / 0.5, -torch.tensor(d).double() / 0.5
         else:
             up, down = 10 * torch.tensor(d).double().log(), -10 * torch.tensor(d).double().log()
-        far = torch.softmax(up[kin], dim=0)
-        near = torch.softmax(down[other], dim=0)
-        value = value + (0.2 + far @ distance[a][kin] - near @ distance[a][other]).clamp(min=0)
+        far = torch.softmax(up[positives], dim=0)
+        near = torch.softmax(down[negatives], dim=0)
+        value = value + (0.2 + far @ distance[a][positives] - near @ distance[a][negatives]).clamp(min=0)
     expected = slope(value / VALID.sum(), leaf)
-    given = gradient(make("hap2s", weighting=weighting, **options), X, Y)[1]
-    torch.testing.assert_close(given, expected, rtol=1e-6, atol=1e-8)
+    actual = gradient(make("hap2s", weighting=weighting, **options), X, Y)[1]
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_circle():
     leaf = X.clone().requires_grad_()
     s = cosine(leaf, leaf)
-    kin_weight, other_weight = (1.4 - s.detach()).clamp(min=0), (s.detach() + 0.4).clamp(min=0)
-    pull = masked_logsumexp(-80 * kin_weight * (s - 0.6), RELATION.positives)
-    push = masked_logsumexp(80 * other_weight * (s - 0.4), RELATION.negatives)
+    positive_weight, negative_weight = (1.4 - s.detach()).clamp(min=0), (s.detach() + 0.4).clamp(min=0)
+    pull = masked_logsumexp(-80 * positive_weight * (s - 0.6), RELATION.positives)
+    push = masked_logsumexp(80 * negative_weight * (s - 0.4), RELATION.negatives)
     values = torch.nn.functional.softplus(pull + push)
     expected = slope(values[VALID].mean(), leaf)
     torch.testing.assert_close(gradient(make("circle"), X, Y)[1], expected, rtol=1e-6, atol=1e-8)

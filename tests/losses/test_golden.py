@@ -10,9 +10,9 @@ ROWS = [[2, 3, 6], [6, 2, 3], [3, 6, -2], [-3, 6, 2], [6, -2, 3], [-2, 3, 6]]
 UNIT = torch.tensor(ROWS, dtype=torch.float64) / 7
 RAW = UNIT * torch.tensor([1, 1.2, 0.8, 1.1, 0.9, 1], dtype=torch.float64)[:, None]
 LABELS = torch.tensor([0, 1, 0, 2, 1, 2])
-TRIPLETS = Triplets.of([(0, 2, 1), (1, 4, 0), (2, 0, 3), (3, 5, 2), (4, 1, 5), (5, 3, 4)])
+TRIPLETS = Triplets.from_list([(0, 2, 1), (1, 4, 0), (2, 0, 3), (3, 5, 2), (4, 1, 5), (5, 3, 4)])
 AXES = torch.eye(3, dtype=torch.float64)
-CENTRES = AXES[torch.tensor([[0, 1], [1, 2], [2, 0]])]
+CENTERS = AXES[torch.tensor([[0, 1], [1, 2], [2, 0]])]
 _VALID = torch.ones(6, dtype=torch.bool)
 QUADRUPLETS = Quadruplets(
     TRIPLETS.anchor, TRIPLETS.positive, TRIPLETS.negative, torch.tensor([3, 5, 1, 4, 0, 2]), _VALID, _VALID
@@ -22,7 +22,7 @@ QUADRUPLETS = Quadruplets(
 def value(name, embeddings=UNIT, tuples=None, **options):
     loss = kinfold.losses.create(name, **options).double()
     if loss.proxies is not None:
-        loss.proxies.data.copy_(CENTRES if name == "soft-triple" else AXES)
+        loss.proxies.data.copy_(CENTERS if name == "soft-triple" else AXES)
     return loss(embeddings, LABELS, tuples=tuples).item()
 
 

@@ -5,22 +5,21 @@ import torch
 from torch.autograd import gradcheck
 
 from kinfold.pairs import Quadruplets, Relation
+from tests.losses.references import DETACHED_WEIGHTS
 from tests.losses.test_values import PAIR_CASES, PROXY_CASES, TRIPLET_CASES, ids
 from tests.problems import LOSSES, all_triplets_of, batch, make
 
-# weights that a loss holds fixed on purpose make its gradient differ from that of its value
-FROZEN = {"hap2s", "circle"}
 ROBUST = [name for name in LOSSES if name.startswith("dro-")]
 
 
-@pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in FROZEN], ids=ids)
+@pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in DETACHED_WEIGHTS], ids=ids)
 def test_gradient_by_the_embeddings(name, options):
     x, y = batch(11, dim=4, sizes=(4, 2, 1, 3))
     loss = make(name, dim=4, **options).double()
     assert gradcheck(lambda e: loss(e, y), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in FROZEN], ids=ids)
+@pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in DETACHED_WEIGHTS], ids=ids)
 def test_gradient_by_anchors_and_references(name, options):
     x, y = batch(12, dim=4, sizes=(2, 2, 1))
     r, z = batch(13, dim=4, sizes=(3, 2, 2))
@@ -69,10 +68,10 @@ def test_gradient_of_robust_losses(name):
 def test_every_loss_is_compared_with_finite_differences_but_those_that_hold_weights_fixed():
     compared = {name for name, _ in (*PAIR_CASES, *PROXY_CASES)} | {"quadruplet", *ROBUST}
     assert compared == set(LOSSES)
-    assert set(LOSSES) >= FROZEN
+    assert set(LOSSES) >= DETACHED_WEIGHTS
 
 
-@pytest.mark.parametrize("name", sorted(FROZEN))
+@pytest.mark.parametrize("name", sorted(DETACHED_WEIGHTS))
 def test_fixed_weights_make_a_gradient_that_finite_differences_do_not_give(name):
     """What the README says of these two; test_frozen_weights.py has what their gradient is."""
     x, y = batch(11, dim=4, sizes=(4, 2, 1, 3))

@@ -1,4 +1,4 @@
-"""Mistakes that other libraries' losses are known for, each with the right behaviour here."""
+"""Mistakes that other libraries' losses are known for, each with the right behavior here."""
 
 import inspect
 
@@ -59,12 +59,14 @@ def test_mined_triplets_index_the_reference_set(name):
     labels = torch.cat([y, z[triplets.positive], z[triplets.negative]])
     rows = [(i, 4 + i, 8 + i) for i in range(4)]
     if name != "quadruplet":  # draws its fourth item from what it is given
-        torch.testing.assert_close(value, make(name).double()(stacked, labels, tuples=Triplets.of(rows)), **exact(name))
+        torch.testing.assert_close(
+            value, make(name).double()(stacked, labels, tuples=Triplets.from_list(rows)), **exact(name)
+        )
     assert value.isfinite()
 
 
 def exact(name):
-    # the regulariser of snr is a mean over all rows, and the stacked batch has three times as many
+    # the regularizer of snr is a mean over all rows, and the stacked batch has three times as many
     return {"rtol": 1e-2, "atol": 1e-2} if name == "snr" else {"rtol": 1e-10, "atol": 1e-12}
 
 
@@ -121,8 +123,8 @@ NO_EFFECT_ON_THE_VALUE = {"generator", "learn_beta", "num_classes", "dim"}
 
 
 def options_of(name):
-    known = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
-    return [(name, option) for option in known if option not in NO_EFFECT_ON_THE_VALUE]
+    names = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
+    return [(name, option) for option in names if option not in NO_EFFECT_ON_THE_VALUE]
 
 
 @pytest.mark.parametrize(("name", "option"), [pair for name in LOSSES for pair in options_of(name)])
@@ -173,13 +175,13 @@ def test_an_embedding_on_its_class_vector_has_a_finite_gradient(name, sign):
     for seed in range(50):
         loss = make(name)
         y = torch.arange(NUM_CLASSES)
-        centres = loss.proxies.detach() if loss.proxies.dim() == 2 else loss.proxies.detach()[:, 0]
+        centers = loss.proxies.detach() if loss.proxies.dim() == 2 else loss.proxies.detach()[:, 0]
         length = torch.rand(NUM_CLASSES, 1, generator=torch.Generator().manual_seed(seed)) + 0.5
-        value, slope = gradient(loss, sign * centres * length, y)
+        value, slope = gradient(loss, sign * centers * length, y)
         assert is_finite(value, slope, loss.proxies.grad)
 
 
-def test_angular_normalises_all_three_of_a_triplet():
+def test_angular_normalizes_all_three_of_a_triplet():
     """Negatives that were left as long as they came: 6.9 for x became 67 for 10 x."""
     angles = make("angular", regularization=0.0)(X, Y) - make("n-pair", regularization=0.0)(X, Y)
     larger = make("angular", regularization=0.0)(10 * X, Y) - make("n-pair", regularization=0.0)(10 * X, Y)

@@ -1,4 +1,4 @@
-"""Lifted structure as Oh Song defined it, where some kin have no others to be kept from."""
+"""Lifted structure as Oh Song defined it, where some positive pairs have no negatives."""
 
 import torch
 
@@ -6,7 +6,7 @@ from kinfold.pairs import Relation
 from tests.problems import batch, make
 
 
-def test_kin_without_negatives_at_either_end_take_no_part_in_the_mean():
+def test_positive_pairs_without_negatives_at_either_end_are_not_counted():
     x, _ = batch(41, sizes=(3, 3))
     labels = torch.tensor([0, 0, 1, 1, 2, 2])
     relation = Relation.from_labels(labels)

@@ -8,7 +8,7 @@ from benchmarks.precision import gradient, make, mean_cosine, problem, settings
 from torch.nn.functional import cosine_similarity, normalize
 
 import kinfold
-from kinfold.losses import blocks
+from kinfold.losses import row_chunks
 from tests.problems import generator
 
 SETTINGS = settings([])
@@ -25,7 +25,7 @@ ROOTS = [
 ]
 
 
-def agreement(title, x, y, **given):
+def agreement(title, x, y, **arguments):
     """The mean cosine between float32 and float64 gradients of x, (B, d)."""
     name, options, _ = SETTINGS[title]
     single = make(name, options)
@@ -33,7 +33,7 @@ def agreement(title, x, y, **given):
 
     def slope(loss, dtype):
         leaf = x.to(dtype, copy=True).requires_grad_()
-        moved = {key: value.to(dtype) if value.is_floating_point() else value for key, value in given.items()}
+        moved = {key: value.to(dtype) if value.is_floating_point() else value for key, value in arguments.items()}
         return torch.autograd.grad(loss(leaf, y, **moved), leaf)[0].double()
 
     exact = slope(double, torch.float64)
@@ -54,8 +54,8 @@ def test_gradient_of_nearly_equal_positives_agrees_with_float64(title, radius):
 
 @pytest.mark.parametrize("title", [title for title in ROOTS if "oh-song" not in title])
 def test_in_row_chunks(title, monkeypatch):
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "BLOCK_PAIRS", 500)
+    monkeypatch.setattr(row_chunks, "MIN_ROWS", 1)
+    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", 500)
     assert mean_cosine(*SETTINGS[title], 1e-4) > 0.99
 
 

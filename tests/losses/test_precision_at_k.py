@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinfold.losses import precision_at_k
+from kinfold.losses.precision_at_k import precision_at_k
 
 # sixteenths: ties occur often, and sums are exact
 score = st.integers(-16, 16).map(lambda n: n / 16)
@@ -12,23 +12,23 @@ score = st.integers(-16, 16).map(lambda n: n / 16)
 
 @st.composite
 def query(draw):
-    kin = draw(st.lists(score, min_size=1, max_size=7))
-    other = draw(st.lists(score, min_size=1, max_size=9))
-    k = draw(st.integers(1, len(kin) + len(other)))
+    positives = draw(st.lists(score, min_size=1, max_size=7))
+    negatives = draw(st.lists(score, min_size=1, max_size=9))
+    k = draw(st.integers(1, len(positives) + len(negatives)))
     gamma = draw(st.integers(0, 16)) / 16
-    return sorted(kin, reverse=True), sorted(other, reverse=True), k, gamma
+    return sorted(positives, reverse=True), sorted(negatives, reverse=True), k, gamma
 
 
-def loss_of(kin, other, k, gamma):
-    s = torch.tensor([kin + other], dtype=torch.float64, requires_grad=True)
-    positives = torch.tensor([[True] * len(kin) + [False] * len(other)])
+def loss_of(positives, negatives, k, gamma):
+    s = torch.tensor([positives + negatives], dtype=torch.float64, requires_grad=True)
+    positives = torch.tensor([[True] * len(positives) + [False] * len(negatives)])
     value = precision_at_k(s, positives, ~positives, k=k, margin=gamma)
     return value.item(), torch.autograd.grad(value.sum(), s)[0].flatten().tolist()
 
 
-def wrong_in_top_k(kin, other, k, *, negatives_first):
+def wrong_in_top_k(positives, negatives, k, *, negatives_first):
     """lPrec: negatives among the k best by plain similarity; ties go to one side."""
-    ranked = sorted([(-s, negatives_first, 0) for s in kin] + [(-s, not negatives_first, 1) for s in other])
+    ranked = sorted([(-s, negatives_first, 0) for s in positives] + [(-s, not negatives_first, 1) for s in negatives])
     return sum(is_negative for *_, is_negative in ranked[:k])
 
 
@@ -36,36 +36,36 @@ def wrong_in_top_k(kin, other, k, *, negatives_first):
 @given(query())
 def test_the_loss_bounds_the_avoidable_errors(problem):
     """T1 and T3: l >= gamma (lPrec - max(0, k - n+)), and l is never negative."""
-    kin, other, k, gamma = problem
-    value, _ = loss_of(kin, other, k, gamma)
-    errors = wrong_in_top_k(kin, other, k, negatives_first=True)
+    positives, negatives, k, gamma = problem
+    value, _ = loss_of(positives, negatives, k, gamma)
+    errors = wrong_in_top_k(positives, negatives, k, negatives_first=True)
     assert value >= -1e-12
-    assert value >= gamma * (errors - max(0, k - len(kin))) - 1e-12
+    assert value >= gamma * (errors - max(0, k - len(positives))) - 1e-12
 
 
 @settings(max_examples=4000, deadline=None)
 @given(query(), st.integers(1, 32))
 def test_separation_by_the_margin_makes_it_zero(problem, gap):
     """T2 and T4: once the relevant positive clears the relevant negative by more than gamma, nothing is lost."""
-    kin, other, k, gamma = problem
-    worst_kin = kin[min(k, len(kin)) - 1]
-    spare = max(0, k - len(kin))  # negatives that the top k must hold
-    if spare < len(other):
+    positives, negatives, k, gamma = problem
+    worst_positive = positives[min(k, len(positives)) - 1]
+    spare = max(0, k - len(positives))  # negatives that the top k must hold
+    if spare < len(negatives):
         # push the negatives from the first avoidable one down, below the positive that matters
-        limit = worst_kin - gamma - gap / 16
-        other = other[:spare] + [min(s, limit) for s in other[spare:]]
-    value, _ = loss_of(kin, other, k, gamma)
+        limit = worst_positive - gamma - gap / 16
+        negatives = negatives[:spare] + [min(s, limit) for s in negatives[spare:]]
+    value, _ = loss_of(positives, negatives, k, gamma)
     assert abs(value) < 1e-12
     for negatives_first in (False, True):
-        assert wrong_in_top_k(kin, other, k, negatives_first=negatives_first) == spare
+        assert wrong_in_top_k(positives, negatives, k, negatives_first=negatives_first) == spare
 
 
 @settings(max_examples=2000, deadline=None)
 @given(query())
 def test_the_gradient_moves_equally_many_of_each_side(problem):
-    kin, other, k, gamma = problem
-    _, slope = loss_of(kin, other, k, gamma)
-    pulled, pushed = slope[: len(kin)], slope[len(kin) :]
+    positives, negatives, k, gamma = problem
+    _, slope = loss_of(positives, negatives, k, gamma)
+    pulled, pushed = slope[: len(positives)], slope[len(positives) :]
     assert set(pulled) <= {0.0, -1.0}
     assert set(pushed) <= {0.0, 1.0}
     assert sum(pulled) + sum(pushed) == 0

@@ -13,14 +13,14 @@ EVERY = torch.ones(2, 4, dtype=torch.bool)
 
 @pytest.mark.parametrize("nodes", [2, 4, 9])
 def test_each_entry_counts_one_in_all(nodes):
-    place = torch.rand(3, 20, generator=generator(0), dtype=torch.float64) * (nodes + 1) - 1
+    positions = torch.rand(3, 20, generator=generator(0), dtype=torch.float64) * (nodes + 1) - 1
     mask = torch.rand(3, 20, generator=generator(1)) < 0.7
     expected = torch.zeros(3, nodes, dtype=torch.float64)
     for row, column in mask.nonzero().tolist():
-        at = min(max(place[row, column].item(), 0.0), nodes - 1.0)
+        at = min(max(positions[row, column].item(), 0.0), nodes - 1.0)
         for node in range(nodes):
             expected[row, node] += max(0.0, 1.0 - abs(at - node))
-    torch.testing.assert_close(soft_histogram(place, mask, nodes), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(soft_histogram(positions, mask, nodes), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_entries_on_the_outermost_nodes_and_beyond_have_no_gradient():
@@ -34,6 +34,6 @@ def test_entries_on_the_outermost_nodes_and_beyond_have_no_gradient():
 
 def test_the_gradient_between_nodes_is_that_of_the_value():
     between = torch.rand(3, 5, generator=generator(2), dtype=torch.float64) * 0.8 + 0.1
-    place = (between + torch.arange(5)).requires_grad_()
+    positions = (between + torch.arange(5)).requires_grad_()
     mask = torch.rand(3, 5, generator=generator(3)) < 0.7
-    assert gradcheck(lambda p: soft_histogram(p, mask, 6), (place,))
+    assert gradcheck(lambda p: soft_histogram(p, mask, 6), (positions,))

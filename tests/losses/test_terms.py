@@ -59,7 +59,7 @@ def by_loop(counts):
 def test_terms_without_the_weights_of_a_real_valued_relation_are_refused(reduction):
     loss = Plain(reduction)
     assert loss(X, Y).isfinite().all()
-    with pytest.raises(ValueError, match=r"Plain.terms leaves out the weights .*per_pair"):
+    with pytest.raises(ValueError, match=r"Plain.terms ignores the weights .*per_pair"):
         loss(X, relation=DEGREE)
 
 

@@ -53,11 +53,11 @@ def train(loss, optimizer, model, steps=60):
 @pytest.mark.parametrize("fused", [False, True])
 def test_forgotten_proxies_are_noticed_once(fused):
     model = nn.Linear(7, 7)
-    forgotten, given = make("proxy-anchor"), make("proxy-anchor")
+    forgotten, trained = make("proxy-anchor"), make("proxy-anchor")
     messages = train(forgotten, torch.optim.Adam(model.parameters(), fused=fused), model)
     assert len(messages) == 1
     assert "parameter_groups" in messages[0]
-    assert train(given, torch.optim.Adam(parameter_groups(model, given), fused=fused), model) == []
+    assert train(trained, torch.optim.Adam(parameter_groups(model, trained), fused=fused), model) == []
 
 
 def test_evaluation_without_gradients_is_not_mistaken_for_training():
@@ -77,9 +77,9 @@ def test_mined_is_the_loss_of_the_mined_tuples():
         loss, miner = make(loss_name), kinfold.miners.create(miner_name)
         twin = kinfold.miners.create(miner_name)
         expected, slope = gradient(loss, X, Y, tuples=twin(X, Y))
-        value, given = gradient(Mined(loss, miner), X, Y)
+        value, actual = gradient(Mined(loss, miner), X, Y)
         torch.testing.assert_close(value, expected, rtol=0, atol=0)
-        torch.testing.assert_close(given, slope, rtol=0, atol=0)
+        torch.testing.assert_close(actual, slope, rtol=0, atol=0)
 
 
 def test_mined_pair_weights_are_those_of_the_chosen_pairs():
@@ -113,7 +113,7 @@ def test_a_proxy_loss_cannot_be_mined():
 @pytest.mark.parametrize("name", ["lifted", "multi-similarity", "n-pair", "histogram", "precision-at-k"])
 def test_triplets_are_refused_where_they_mean_nothing(name):
     with pytest.raises(ValueError, match="selects pairs"):
-        make(name)(X, Y, tuples=Triplets.of([(0, 1, 2)]))
+        make(name)(X, Y, tuples=Triplets.from_list([(0, 1, 2)]))
 
 
 def test_n_pair_with_one_positive_draws_it_from_its_own_generator():
@@ -162,7 +162,7 @@ def test_options_out_of_range_are_refused(name, options):
 
 
 def test_margin_asks_for_what_it_needs():
-    with pytest.raises(ValueError, match="give labels"):
+    with pytest.raises(ValueError, match="pass labels"):
         make("margin", num_classes=4)(X, relation=Y[:, None] == Y)
     with pytest.raises(ValueError, match="reindex"):
         make("margin", num_classes=2)(X, Y)
@@ -176,7 +176,7 @@ def test_a_mined_loss_takes_classes_from_labels_and_pairs_from_the_relation():
     loss, miner, relation = make("margin", num_classes=4), kinfold.miners.create("hard"), Y[:, None] == Y
     mined = kinfold.losses.Mined(loss, miner)
     torch.testing.assert_close(mined(X, Y, relation=relation), mined(X, Y))
-    given = {"ref_embeddings": X, "ref_labels": Y}
-    torch.testing.assert_close(mined(X, Y, relation=relation, **given), mined(X, Y, **given))
+    options = {"ref_embeddings": X, "ref_labels": Y}
+    torch.testing.assert_close(mined(X, Y, relation=relation, **options), mined(X, Y, **options))
     with pytest.raises(ValueError, match="give one of them"):
         kinfold.losses.Mined("contrastive", miner)(X, Y, relation=relation)

@@ -4,62 +4,11 @@ import pytest
 import torch
 
 from kinfold.pairs import Quadruplets, Relation, Triplets
-from tests.losses.references import PROXY_REFERENCES, REFERENCES, TRIPLET_REFERENCES
-from tests.problems import LOSSES, NUM_CLASSES, all_triplets_of, batch, close, generator, has_proxies, make
+from tests.losses.references import OPTIONS, PROXY_REFERENCES, REFERENCES, TRIPLET_REFERENCES
+from tests.problems import LOSSES, NUM_CLASSES, all_triplets_of, batch, close, draws, generator, has_proxies, make
 
-OPTIONS: dict[str, list[dict]] = {
-    "similarity-margin": [{}, {"margin": 0.4, "threshold": 0.1}],
-    "binomial": [{}, {"positive_scale": 0.7, "negative_scale": 3.0, "threshold": -0.2}],
-    "contrastive": [{}, {"margin": 1.3, "positive_margin": 0.4}, {"squared": True}],
-    "margin": [{}, {"margin": 0.33, "beta": 0.8}],
-    "triplet": [{}, {"squared": False}, {"margin": 0.7, "average": "active"}, {"squared": False, "average": "active"}],
-    "lifted": [{}],
-    "n-pair": [{}, {"regularization": 0.0}, {"regularization": 0.02, "norm_power": 1}],
-    "histogram": [{}, {"bins": 11}, {"bins": 5}, {"bins": 151}],
-    "multi-similarity": [
-        {},
-        {"epsilon": None},
-        {"positive_scale": 3.0, "negative_scale": 10.0, "threshold": 0.2, "epsilon": 0.5},
-    ],
-    "precision-at-k": [{}, {"k": 1}, {"k": 2, "margin": 0.5}, {"k": 7}, {"k": 100, "margin": 0.3}],
-    "similarity-contrastive": [
-        {},
-        {"threshold": 0.1},
-        {"variant": "as-coded"},
-        {"variant": "as-coded", "threshold": 0.0},
-    ],
-    "generalized-lifted": [{}, {"margin": 2.5, "regularization": 0.0}, {"regularization": 0.1, "norm_power": 1}],
-    "angular": [{}, {"angle": 30.0, "weight": 0.7}, {"angle": 55.0, "regularization": 0.1, "norm_power": 1}],
-    "quadruplet": [],  # draws its tuples: see test_quadruplets
-    "snr": [{}, {"margin": 1.5, "regularization": 0.0}],
-    "fastap": [{}, {"bins": 4}, {"bins": 33}],
-    "ranked-list": [{}, {"margin": 0.9, "boundary": 1.3, "temperature": 2.0, "balance": 0.3}],
-    "hap2s": [
-        {},
-        {"margin": 0.6, "sigma": 0.2},
-        {"weighting": "polynomial"},
-        {"weighting": "polynomial", "power": 3.0},
-    ],
-    "nt-xent": [{}, {"temperature": 0.7}],
-    "supcon": [{}, {"temperature": 0.7}],
-    "circle": [{}, {"margin": 0.25, "scale": 256.0}, {"margin": 0.1, "scale": 5.0}],
-    "smooth-ap": [{}, {"temperature": 0.3}],
-    "soft-triple": [
-        {},
-        {"centers": 3, "scale": 20.0, "margin": 0.1, "temperature": 0.3, "regularization": 0.5},
-        {"centers": 1},
-    ],
-    "softmax": [{}],
-    "arcface": [{}, {"margin": 0.2, "scale": 64.0}, {"margin": 2.5}],
-    "cosface": [{}, {"margin": 0.1, "scale": 10.0}],
-    "proxy-nca": [{}, {"scale": 1.5}],
-    "proxy-anchor": [{}, {"margin": 0.2, "scale": 64.0}],
-    "normalized-softmax": [{}, {"temperature": 0.5}],
-}
-# the robust losses have their own references: tests/dro
-CASES = [(name, options) for name in LOSSES if not name.startswith("dro-") for options in OPTIONS[name]]
-PAIR_CASES = [case for case in CASES if not has_proxies(case[0])]
-PROXY_CASES = [case for case in CASES if has_proxies(case[0])]
+PAIR_CASES = [(name, options) for name in LOSSES if name in REFERENCES for options in OPTIONS[name]]
+PROXY_CASES = [(name, options) for name in LOSSES if name in PROXY_REFERENCES for options in OPTIONS[name]]
 TRIPLET_CASES = [case for case in PAIR_CASES if case[0] in TRIPLET_REFERENCES]
 
 
@@ -71,6 +20,15 @@ def exact(name, options):
     """The loss in double precision, and the options with the numbers that it really holds: 1.2 is not a float32."""
     loss = make(name, **options).double()
     return loss, options | {"beta": loss.beta.item()} if name == "margin" else options
+
+
+def test_every_loss_has_a_reference():
+    """Losses that draw tuples have one for tuples only, and robust losses are compared in tests/dro."""
+    for name in LOSSES:
+        if name.startswith("dro-"):
+            continue
+        kind = PROXY_REFERENCES if has_proxies(name) else TRIPLET_REFERENCES if draws(name) else REFERENCES
+        assert name in kind, f"add a reference of {name} to tests/losses/references"
 
 
 def reference(name, options, anchors, references, relation) -> float:
@@ -94,8 +52,8 @@ def test_equals_the_naive_loop_on_a_relation_with_ignored_pairs(name, options):
     same = torch.arange(len(x))
     relation = Relation((chance < 0.25) & (same[:, None] != same), (chance > 0.5) & (same[:, None] != same))
     loss, options = exact(name, options)
-    given = loss(x, relation=chance < 0.25, tuples=relation)
-    assert close(given.item(), reference(name, options, x, x, relation))
+    actual = loss(x, relation=chance < 0.25, tuples=relation)
+    assert close(actual.item(), reference(name, options, x, x, relation))
 
 
 @pytest.mark.parametrize(("name", "options"), PAIR_CASES, ids=ids)
@@ -117,17 +75,16 @@ def test_proxy_losses_equal_the_naive_loop(name, options, multi_label):
         relation = relation | (torch.rand(relation.shape, generator=generator(2)) < 0.3)
     for parameter in loss.parameters():
         parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator(8), dtype=torch.float64))
-    known = {key: value for key, value in options.items() if key != "centers"}
-    if name == "softmax":
-        known["bias"] = loss.bias.detach().numpy()
-    expected = PROXY_REFERENCES[name](x.numpy(), relation.numpy(), loss.proxies.detach().numpy(), **known)
-    given = loss(x, relation=relation) if multi_label else loss(x, y)
-    assert close(given.item(), expected)
+    arguments = {name: parameter.detach().numpy() for name, parameter in loss.named_parameters()} | options
+    arguments.pop("centers", None)  # given by the shape of the proxies
+    expected = PROXY_REFERENCES[name](x.numpy(), relation.numpy(), **arguments)
+    actual = loss(x, relation=relation) if multi_label else loss(x, y)
+    assert close(actual.item(), expected)
 
 
-@pytest.mark.parametrize("name", sorted({*PROXY_REFERENCES} - {"proxy-anchor"}))
+@pytest.mark.parametrize("name", [name for name in PROXY_REFERENCES if not make(name).proxies_are_anchors])
 def test_proxy_losses_leave_out_a_sample_that_belongs_to_no_class(name):
-    """Not proxy-anchor: who belongs to no proxy is still kept from all of them."""
+    """Not proxy-anchor: a sample without a class is still a negative of every proxy."""
     x, y = batch(5)
     relation = y[:, None] == torch.arange(NUM_CLASSES)
     loss = make(name).double()
@@ -145,7 +102,7 @@ def test_triplets_equal_the_naive_loop(name, options):
     rows += [(0, 0, 5), (3, 3, 1)]  # pure push: the positive is the anchor itself
     loss, options = exact(name, options)
     expected = TRIPLET_REFERENCES[name](x.numpy(), x.numpy(), [tuple(row) for row in rows], **options)
-    triplets = Triplets.of(rows)
+    triplets = Triplets.from_list(rows)
     assert close(loss(x, y, tuples=triplets).item(), expected)
     # an invalid triplet counts for nothing, wherever it points
     valid = torch.cat([triplets.valid, torch.tensor([False])])
@@ -166,7 +123,7 @@ def test_margin_with_a_beta_per_class_and_as_coded():
     assert close(dense(x, y).item(), expected)
     rows = [(0, 1, 2), (3, 4, 5), (6, 6, 7)]
     expected = TRIPLET_REFERENCES["margin"](x.numpy(), x.numpy(), rows, beta=betas[y].numpy(), variant="as-coded")
-    assert close(mined(x, y, tuples=Triplets.of(rows)).item(), expected)
+    assert close(mined(x, y, tuples=Triplets.from_list(rows)).item(), expected)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +155,12 @@ def test_lifted_as_oh_song_defined_it_where_few_have_negatives(seed):
     """Pairs of which both ends, one or none have negatives."""
     x, _ = batch(seed)
     chance = torch.rand(len(x), len(x), generator=generator(seed)).triu(diagonal=1)
-    kin, other = (chance > 0.6), (chance > 0) & (chance < 0.06)
-    relation = Relation(kin | kin.T, other | other.T)
+    positives, negatives = (chance > 0.6), (chance > 0) & (chance < 0.06)
+    relation = Relation(positives | positives.T, negatives | negatives.T)
     some = relation.negatives.any(dim=1)
-    assert len({(bool(some[i]), bool(some[j])) for i, j in kin.nonzero().tolist()}) == 4
-    given = make("lifted", variant="oh-song")(x, relation=relation.positives, tuples=relation)
-    assert close(given.item(), reference("lifted-oh-song", {}, x, x, relation))
+    assert len({(bool(some[i]), bool(some[j])) for i, j in positives.nonzero().tolist()}) == 4
+    actual = make("lifted", variant="oh-song")(x, relation=relation.positives, tuples=relation)
+    assert close(actual.item(), reference("lifted-oh-song", {}, x, x, relation))
 
 
 @pytest.mark.parametrize("name", ["similarity-margin", "similarity-contrastive", "binomial", "contrastive", "margin"])
@@ -214,11 +171,11 @@ def test_a_real_relation_weights_both_sides(name):
     everyone = ~torch.eye(n, dtype=torch.bool)
     r = torch.rand(n, n, generator=generator(3), dtype=torch.float64)
     matrix = make(name, reduction="none")
-    kin = matrix(x, relation=everyone)
-    other = matrix(x, relation=torch.zeros(n, n, dtype=torch.bool))
-    expected = (r * kin + (1 - r) * other) * everyone
+    positives = matrix(x, relation=everyone)
+    negatives = matrix(x, relation=torch.zeros(n, n, dtype=torch.bool))
+    expected = (r * positives + (1 - r) * negatives) * everyone
     torch.testing.assert_close(matrix(x, relation=r), expected, rtol=1e-12, atol=1e-12)
-    # three copies of which two are kin are worth r = 2/3
+    # three copies of which two are positive are worth r = 2/3
     mean = make(name)
     thirds = torch.full((n, n), 2 / 3, dtype=torch.float64)
     copies = torch.cat([everyone, everyone, torch.zeros_like(everyone)], dim=1)

@@ -12,33 +12,33 @@ def by_loops(x, y, cutoff):
     unit = torch.nn.functional.normalize(x)
     distance = [[float((a - b).norm()) for b in unit] for a in unit]
     items = range(len(y))
-    kin = [[j for j in items if j != i and y[i] == y[j]] for i in items]
-    other = [[j for j in items if y[i] != y[j]] for i in items]
-    reach = [distance[i][p] for i in items for p in kin[i]]
+    positives = [[j for j in items if j != i and y[i] == y[j]] for i in items]
+    negatives = [[j for j in items if y[i] != y[j]] for i in items]
+    reach = [distance[i][p] for i in items for p in positives[i]]
     if not reach:
         return [None for _ in items]
     least = min(max(reach), cutoff)
-    found = []
+    selected = []
     for i in items:
-        if not kin[i] or not other[i]:
-            found.append(None)
+        if not positives[i] or not negatives[i]:
+            selected.append(None)
             continue
-        nearest = min(max(distance[i][n], least) for n in other[i])
-        found.append((set(kin[i]), next(n for n in other[i] if max(distance[i][n], least) == nearest)))
-    return found
+        nearest = min(max(distance[i][n], least) for n in negatives[i])
+        selected.append((set(positives[i]), next(n for n in negatives[i] if max(distance[i][n], least) == nearest)))
+    return selected
 
 
 def drawn(x, y, times=60, **options):
     miner = kinfold.miners.create("drml-hard", generator=generator(0), **options)
-    seen = [None] * len(y)
+    outcomes = [None] * len(y)
     for _ in range(times):
-        found = miner(x, y)
-        for a, p, n, valid in zip(found.anchor, found.positive, found.negative, found.valid, strict=True):
+        selected = miner(x, y)
+        for a, p, n, valid in zip(selected.anchor, selected.positive, selected.negative, selected.valid, strict=True):
             if valid:
-                positives, negative = seen[a] or (set(), int(n))
+                positives, negative = outcomes[a] or (set(), int(n))
                 assert negative == int(n)  # only the positive is drawn
-                seen[a] = (positives | {int(p)}, negative)
-    return seen
+                outcomes[a] = (positives | {int(p)}, negative)
+    return outcomes
 
 
 @pytest.mark.parametrize("cutoff", [0.0, 0.5, 0.9, 1.2, 3.0])
@@ -51,9 +51,9 @@ def test_it_chooses_what_the_loop_chooses(cutoff, seed):
 def test_the_default_cutoff_is_that_of_the_released_code():
     x, y = batch(9, dim=3)
     x = x + 4  # a narrow cone, in which much lies within the cutoff
-    found = by_loops(x, y, 0.5)
-    assert drawn(x, y) == found
-    assert found != by_loops(x, y, 0.0)
+    selected = by_loops(x, y, 0.5)
+    assert drawn(x, y) == selected
+    assert selected != by_loops(x, y, 0.0)
 
 
 def test_negatives_within_the_cutoff_tie_and_the_first_is_taken():
@@ -73,5 +73,5 @@ def test_the_cutoff_is_no_larger_than_the_largest_positive_distance_of_the_batch
 
 
 def test_it_says_what_it_does_not_take():
-    with pytest.raises(ValueError, match="distance from 0 up"):
+    with pytest.raises(ValueError, match="distance of at least 0"):
         kinfold.miners.create("drml-hard", cutoff=-1.0)

@@ -88,6 +88,7 @@ def test_the_source_distribution_holds_what_its_makefile_needs(unpacked):
 USER = """
 import kinfold
 import torch
+from kinfold.losses.multi_similarity import MultiSimilarity
 from torch import Tensor, nn
 
 
@@ -95,7 +96,7 @@ class Head(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.layer = nn.Linear(width, 8)
-        self.loss = kinfold.losses.MultiSimilarity(threshold=0.5)
+        self.loss = MultiSimilarity(threshold=0.5)
 
     def forward(self, rows: Tensor, labels: Tensor) -> Tensor:
         value: Tensor = self.loss(self.layer(rows), labels)
@@ -115,8 +116,9 @@ score(rows, labels)
 MISTAKES = """
 import kinfold
 import torch
+from kinfold.losses.multi_similarity import MultiSimilarity
 
-kinfold.losses.MultiSimilarity(threshold="half")
+MultiSimilarity(threshold="half")
 kinfold.metrics.evaluate(torch.eye(6), torch.arange(6), metrics=3)
 kinfold.list("losses") + 1
 """

@@ -14,8 +14,8 @@ A, P, N = torch.tensor([0, 3, 3]), torch.tensor([5, 1, 1]), torch.tensor([2, 0, 
 
 
 def test_three_tensors_are_triplets_of_any_integer_type():
-    for given in ((A, P, N), [A, P, N], (A.int(), P.to(torch.uint8), N.short())):
-        triplets = read_tuples(given, SHAPE, CPU)
+    for tuples in ((A, P, N), [A, P, N], (A.int(), P.to(torch.uint8), N.short())):
+        triplets = read_tuples(tuples, SHAPE, CPU)
         assert isinstance(triplets, Triplets)
         assert torch.equal(triplets.anchor, A)
         assert torch.equal(triplets.positive, P)
@@ -43,7 +43,7 @@ def test_empty_tensors_select_nothing_whatever_their_type(count):
 def test_what_is_a_selection_already_stays_as_it_is():
     fourth = Quadruplets(A, P, N, N, torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.bool))
     mask = torch.ones(SHAPE, dtype=torch.bool)
-    for selection in (fourth, Triplets.of([(0, 1, 2)]), Relation(mask, ~mask)):
+    for selection in (fourth, Triplets.from_list([(0, 1, 2)]), Relation(mask, ~mask)):
         assert read_tuples(selection, SHAPE, CPU) is selection
 
 
@@ -69,7 +69,7 @@ def test_what_is_a_selection_already_stays_as_it_is():
         ((A, P, A, N), "a positive pair is listed more than once"),
         ((A[:2], P[:2], A[[0, 0]], N[[0, 0]]), "a negative pair is listed more than once"),
         ((A[:2], P[:2], A[:2], P[:2]), "listed as positive and as negative"),
-        (Triplets.of([(0, 1, 6)]), r"negative runs from 6 to 6"),
+        (Triplets.from_list([(0, 1, 6)]), r"negative runs from 6 to 6"),
         (Relation.from_labels(torch.arange(4)), r"the mined relation has shape \(4, 4\), the pairs \(4, 6\)"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from kinfold import pairs
-from kinfold.pairs.measures import sphere_squared
+from kinfold.pairs.measures import squared_sphere_distance
 from tests.problems import batch
 
 X, _ = batch(61)
@@ -77,7 +77,9 @@ def test_normalize_is_exact_for_huge_and_tiny_rows_and_leaves_zero_alone():
 
 def test_the_sphere_gives_the_same_distances_from_cosines():
     unit = pairs.normalize(X)
-    torch.testing.assert_close(sphere_squared(unit, unit), pairs.squared_euclidean(unit, unit), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        squared_sphere_distance(unit, unit), pairs.squared_euclidean(unit, unit), rtol=1e-10, atol=1e-12
+    )
     off = ~torch.eye(len(X), dtype=torch.bool)
     torch.testing.assert_close(
         pairs.sphere_distance(pairs.cosine(X, X))[off], pairs.euclidean(unit, unit)[off], rtol=1e-10, atol=1e-10

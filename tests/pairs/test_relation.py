@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from kinfold.pairs import Quadruplets, Relation, Triplets, reindex, view
+from kinfold.pairs import Quadruplets, Relation, Triplets, make_pair_batch, reindex
 from kinfold.pairs.labels import encode
 
 
-def test_labels_make_kin_and_others_without_the_diagonal():
+def test_labels_make_positives_and_negatives_without_the_diagonal():
     relation = Relation.from_labels(torch.tensor([1, 1, 2]))
     assert relation.positives.tolist() == [[False, True, False], [True, False, False], [False, False, False]]
     assert relation.negatives.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
@@ -16,7 +16,7 @@ def test_labels_make_kin_and_others_without_the_diagonal():
 
 
 def test_a_reference_set_has_no_diagonal_but_ids_exclude():
-    seen = view(
+    pairs = make_pair_batch(
         torch.eye(2),
         torch.tensor([1, 2]),
         ref_embeddings=torch.eye(2),
@@ -24,14 +24,14 @@ def test_a_reference_set_has_no_diagonal_but_ids_exclude():
         ids=torch.tensor([7, 8]),
         ref_ids=torch.tensor([9, 7]),
     )
-    assert seen.relation.positives.tolist() == [[True, False], [False, False]]
-    assert seen.relation.negatives.tolist() == [[False, False], [True, True]]
+    assert pairs.relation.positives.tolist() == [[True, False], [False, False]]
+    assert pairs.relation.negatives.tolist() == [[False, False], [True, True]]
 
 
 def test_equal_ids_within_a_batch_are_one_item():
-    seen = view(torch.eye(3), torch.tensor([0, 0, 1]), ids=torch.tensor([5, 5, 6]))
-    assert not seen.relation.positives.any()
-    assert seen.relation.negatives.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+    pairs = make_pair_batch(torch.eye(3), torch.tensor([0, 0, 1]), ids=torch.tensor([5, 5, 6]))
+    assert not pairs.relation.positives.any()
+    assert pairs.relation.negatives.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
 
 
 def test_a_real_matrix_stands_on_both_sides():
@@ -55,15 +55,15 @@ def test_masks_must_be_boolean_and_of_one_shape():
         Relation(mask, mask[:1])
 
 
-def test_labels_of_every_type_are_told_apart():
+def test_labels_of_every_type_are_encoded():
     big = 2**53
-    for given in (
+    for labels in (
         [big, big + 1, big],
         np.array(["a", "b", "a"]),
         ["a", "b", "a"],
         np.array(["a", "b", "a"], dtype=object),
     ):
-        (code,) = encode(given)
+        (code,) = encode(labels)
         assert code.dtype == torch.int64
         assert code[0] == code[2] != code[1]
     left, right = encode(["x", "y"], ["y", "z"])
@@ -91,18 +91,18 @@ def test_reindex_gives_codes_from_zero_and_their_names():
 def test_tuples_are_checked():
     index, valid = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
     Quadruplets(index, index, index, index, valid, valid)
-    for wrong in (index.int(), index[:1]):
+    for wrong_index in (index.int(), index[:1]):
         with pytest.raises(ValueError, match="positive must be an int64"):
-            Triplets(index, wrong, index, valid)
+            Triplets(index, wrong_index, index, valid)
     with pytest.raises(ValueError, match="valid must be a boolean"):
         Triplets(index, index, index, index)
-    assert len(Triplets.of([]).valid) == 0
+    assert len(Triplets.from_list([]).valid) == 0
 
 
 def test_one_and_the_same_item_is_no_pair_whatever_the_matrix_says():
-    given = {"ref_embeddings": torch.eye(2), "ids": torch.tensor([7, 8]), "ref_ids": torch.tensor([7, 9])}
-    for kin in (True, False):
-        seen = view(torch.eye(2), relation=torch.full((2, 2), kin), **given)
-        assert not seen.relation.positives[0, 0]
-        assert not seen.relation.negatives[0, 0]
-        assert bool((seen.relation.positives if kin else seen.relation.negatives)[0, 1])
+    options = {"ref_embeddings": torch.eye(2), "ids": torch.tensor([7, 8]), "ref_ids": torch.tensor([7, 9])}
+    for is_positive in (True, False):
+        pairs = make_pair_batch(torch.eye(2), relation=torch.full((2, 2), is_positive), **options)
+        assert not pairs.relation.positives[0, 0]
+        assert not pairs.relation.negatives[0, 0]
+        assert bool((pairs.relation.positives if is_positive else pairs.relation.negatives)[0, 1])

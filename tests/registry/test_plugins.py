@@ -198,7 +198,7 @@ def test_values_of_another_shape_and_values_without_a_gradient_are_refused():
         ValueError, match=r"PerPair is of kind 'anchor', .* shape \(4,\) for scores \(4, 4\), not \(4, 4\)"
     ):
         PerPair()(torch.eye(4), labels)
-    with pytest.raises(ValueError, match=r"Detached do not depend on the scores .* leave out \.detach"):
+    with pytest.raises(ValueError, match=r"Detached have no gradient by the scores.* without \.detach"):
         Detached()(torch.eye(4, requires_grad=True), labels)
     assert float(Detached()(torch.eye(4), labels)) == 1.0  # to look at, it may be anything
     with torch.no_grad():
@@ -225,9 +225,9 @@ class Headless(PerPair):
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (OddKind, "OddKind.kind is 'row'; it is one of pair, anchor, batch"),
-        (OddMeasure, "OddMeasure.measure is 'cosin' (did you mean 'cosine'?); it is one of cosine, dot, "),
-        (Silent, "Silent does not say what it computes: define terms(self, pairs) -> Terms"),
+        (OddKind, "OddKind.kind is 'row'; it must be one of pair, anchor, batch"),
+        (OddMeasure, "OddMeasure.measure is 'cosin' (did you mean 'cosine'?); it must be one of cosine, dot, "),
+        (Silent, "Silent computes nothing: define terms(self, pairs) -> Terms"),
         (Headless, "'mine': the __init__ of Headless must begin with super().__init__(reduction)"),
     ],
 )
@@ -251,9 +251,7 @@ def test_what_is_no_loss_is_said_when_it_is_created(own_names):
     with pytest.raises(ValueError, match=r"'bare' is registered as a loss, but Bare is no kinfold\.losses\.Loss"):
         kinfold.losses.create("bare")
     forgetful = kinfold.losses.create("forgetful")
-    with pytest.raises(
-        ValueError, match=r"Forgetful.terms gave back NoneType instead of Terms; end it with pairs\.per"
-    ):
+    with pytest.raises(ValueError, match=r"Forgetful.terms returned NoneType instead of Terms; end it with pairs\.per"):
         forgetful(torch.eye(4), torch.tensor([0, 0, 1, 1]))
     with pytest.raises(ValueError, match="a name in losses must be a string, got None"):
         kinfold.losses.create(None)

@@ -104,7 +104,7 @@ def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_war
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if len(owners) == 1:  # the whole batch says so, as ever
-            warnings.filterwarnings("ignore", message=".*given a batch with no two items.*")
+            warnings.filterwarnings("ignore", message=".*got a batch with no two items.*")
         value = objective.compute_batch_loss(relations(nodes, owners), labels)
     assert value.isfinite()
     value.backward()

@@ -1,4 +1,4 @@
-"""Average: every loss counts the same; the set that holds uniform weights alone."""
+"""Average: every loss has the same weight."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from kinfold.dro.uncertainty import UncertaintySet
 
 
 class Average(UncertaintySet):
-    """p = 1/n, F = the mean.
+    """The set that contains only uniform weights: p = 1/n, F = the mean.
 
     >>> import torch
     >>> Average().weights(torch.tensor([3.0, 1.0]))

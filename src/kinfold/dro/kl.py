@@ -1,20 +1,24 @@
-"""KL-regularised: every loss counts, hard ones exponentially more."""
+"""KL-regularized weights: every loss counts, hard ones exponentially more."""
 
 import torch
 from torch import Tensor
 
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses.logsumexp import masked_logsumexp
-from kinfold.pairs.masks import count, lowered
+from kinfold.pairs.masks import count, mask_out
 
 
 class KL(UncertaintySet):
     """max over the simplex of sum p l - gamma KL(p || uniform):  p = softmax(l / gamma).
 
-    F = gamma (log sum exp(l / gamma) - log n), between the mean (gamma large) and the maximum (gamma small).
+    F = gamma (log sum exp(l / gamma) - log n), between the mean (large gamma) and the maximum (small gamma).
 
-    >>> KL(gamma=0.001).weights(torch.tensor([1.0, 0.5]))
-    tensor([1., 0.])
+    Args:
+        gamma: Weight of the KL penalty, positive: the temperature of the softmax.
+
+    Example:
+        >>> KL(gamma=0.001).weights(torch.tensor([1.0, 0.5]))
+        tensor([1., 0.])
     """
 
     def __init__(self, gamma: float) -> None:
@@ -26,10 +30,10 @@ class KL(UncertaintySet):
         if losses.shape[-1] == 0:
             return losses.sum(dim=-1)
         rows = losses.reshape(-1, losses.shape[-1])
-        some = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask.reshape(rows.shape)
-        entries = count(some)
-        level = masked_logsumexp(rows, some, 1.0 / self.gamma) - entries.clamp(min=1).to(rows.dtype).log()
+        row_mask = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask.reshape(rows.shape)
+        entries = count(row_mask)
+        level = masked_logsumexp(rows, row_mask, 1.0 / self.gamma) - entries.clamp(min=1).to(rows.dtype).log()
         return torch.where(entries > 0, self.gamma * level, 0.0).reshape(losses.shape[:-1])
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
-        return torch.softmax(lowered(losses / self.gamma, mask), dim=-1)
+        return torch.softmax(mask_out(losses / self.gamma, mask), dim=-1)

@@ -1,9 +1,9 @@
-"""KL ball: weights within a given Kullback-Leibler distance of uniform."""
+"""KL ball: weights within a Kullback-Leibler divergence of uniform."""
 
 import torch
 from torch import Tensor
 
-from kinfold.dro.uncertainty import UncertaintySet, check_radius, number_of_entries, ties_of_the_largest
+from kinfold.dro.uncertainty import UncertaintySet, check_radius, find_largest, limit_effective, resolve_count
 from kinfold.pairs.transforms import is_transformed
 
 _STEPS = 120
@@ -12,11 +12,16 @@ _STEPS = 120
 class KLBall(UncertaintySet):
     """All p with KL(p || uniform) <= radius (the radius itself, not radius / n):  p = softmax(l / t).
 
-    `effective=K` sets the radius to log(n / K): as concentrated as K equal weights, whatever n is. The temperature t is
-    found by bisection, for all groups at once.
+    The temperature t is computed by bisection, for all groups at once.
 
-    >>> KLBall(effective=1).weights(torch.tensor([1.0, 0.5]))
-    tensor([1., 0.])
+    Args:
+        radius: Radius of the ball. Pass either `radius` or `effective`.
+        effective: Sets the radius to log(n / effective): as concentrated as that many equal weights, for any n. A
+            number, or a string such as "4b" for 4 times the number of anchors, which only `Robust` resolves.
+
+    Example:
+        >>> KLBall(effective=1).weights(torch.tensor([1.0, 0.5]))
+        tensor([1., 0.])
     """
 
     def __init__(self, radius: float | None = None, effective: float | str | None = None) -> None:
@@ -27,26 +32,23 @@ class KLBall(UncertaintySet):
     def for_batch(self, anchors: int, entries_per_pair: float) -> "KLBall":
         if self.effective is None:
             return self
-        return KLBall(effective=number_of_entries(self.effective, anchors))
+        return KLBall(effective=resolve_count(self.effective, anchors))
 
-    def bound(self, count: Tensor) -> Tensor:
-        """The bound on KL for groups of `count` entries."""
+    def compute_bound(self, count: Tensor) -> Tensor:
+        """Return the bound on KL for groups of `count` entries."""
         count = count.double().clamp(min=1)
         if self.radius is not None:
             return torch.full_like(count, self.radius)
-        assert self.effective is not None
-        if isinstance(self.effective, str):
-            raise ValueError(f"effective={self.effective!r} depends on the number of anchors: use the set in Robust")
-        return (count / torch.minimum(count, torch.full_like(count, self.effective))).log()
+        return (count / limit_effective(self.effective, count)).log()
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
-        ties, tied = ties_of_the_largest(losses, mask)
+        is_largest, num_largest = find_largest(losses, mask)
         count = mask.sum(dim=-1, keepdim=True)
-        bound = self.bound(count)
+        bound = self.compute_bound(count)
         exact = losses.double().masked_fill(~mask, -torch.inf)
         below = (exact - exact.amax(dim=-1, keepdim=True).clamp(min=-1e300)).masked_fill(~mask, 0.0)
         scale = (-below.sum(dim=-1, keepdim=True) / count.clamp(min=1)).clamp(min=1e-300).log()
-        low, high = scale - 60.0, scale + 30.0  # of log t
+        low, high = scale - 60.0, scale + 30.0  # bounds of log t
         size = count.clamp(min=1).double().log()
         for _ in range(_STEPS):
             middle = (low + high) / 2
@@ -54,13 +56,9 @@ class KLBall(UncertaintySet):
             low, high = torch.where(too_sharp, middle, low), torch.where(too_sharp, high, middle)
             if not is_transformed() and bool((high - low < 1e-13).all()):
                 break
-        weights = _softmax(below / high.exp(), mask)
-        corner = bound >= (count.clamp(min=1) / tied.clamp(min=1)).double().log() * (1 - 1e-15)
-        return torch.where(corner, ties / tied.clamp(min=1).double(), weights).to(losses.dtype)
-
-
-def _softmax(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.softmax(values.masked_fill(~mask, -1e300), dim=-1)
+        weights = torch.softmax((below / high.exp()).masked_fill(~mask, -1e300), dim=-1)
+        is_corner = bound >= (count.clamp(min=1) / num_largest.clamp(min=1)).double().log() * (1 - 1e-15)
+        return torch.where(is_corner, is_largest / num_largest.clamp(min=1).double(), weights).to(losses.dtype)
 
 
 def _divergence(below: Tensor, mask: Tensor, temperature: Tensor, size: Tensor) -> Tensor:

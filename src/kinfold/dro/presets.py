@@ -20,14 +20,24 @@ PairLoss = Loss | str
 
 
 def dro_max(pair_loss: PairLoss = "similarity-margin", reduction: Reduction = "mean") -> Robust:
-    """The largest pair loss of the batch."""
+    """The largest pair loss of the batch (DRO-max).
+
+    Args:
+        pair_loss: A loss of kind "pair", or its registered name.
+        reduction: "mean" or "sum".
+    """
     return Robust(pair_loss, Simplex(), reduction=reduction)
 
 
 def dro_topk(k: int | str = "2b", pair_loss: PairLoss = "similarity-margin", reduction: Reduction = "mean") -> Robust:
-    """The mean of the k largest pair losses of the batch; k counts unordered pairs, "2b" is twice the batch size.
+    """The mean of the k largest pair losses of the batch (DRO-TopK).
 
-    The paper's DRO-TopK_M, and TopK_B with pair_loss="binomial"; it tuned k in 2b..3.5b for batches of 80.
+    The paper's TopK_M, and TopK_B with pair_loss="binomial"; it tuned k in 2b..3.5b for batches of 80.
+
+    Args:
+        k: Number of unordered pairs; "2b" is twice the batch size.
+        pair_loss: A loss of kind "pair", or its registered name.
+        reduction: "mean" or "sum".
     """
     return Robust(pair_loss, TopK(k), reduction=reduction)
 
@@ -35,7 +45,15 @@ def dro_topk(k: int | str = "2b", pair_loss: PairLoss = "similarity-margin", red
 def dro_topk_pn(
     k: int | str = "2b", pair_loss: PairLoss = "similarity-margin", reduction: Reduction = "mean"
 ) -> Robust:
-    """The k/2 largest losses of kin and the k/2 largest of others, as many of each, averaged (DRO-TopK-PN)."""
+    """The mean of the k/2 largest losses of positives and the k/2 largest of negatives (DRO-TopK-PN).
+
+    As many positives as negatives are used.
+
+    Args:
+        k: Number of unordered pairs; "2b" is twice the batch size.
+        pair_loss: A loss of kind "pair", or its registered name.
+        reduction: "mean" or "sum".
+    """
     return Robust(pair_loss, TopK(k), group="sign", balanced=True, reduction=reduction)
 
 
@@ -47,9 +65,15 @@ def dro_kl(
     generator: torch.Generator | None = None,
     reduction: Reduction = "mean",
 ) -> Robust:
-    """All pairs of the batch weighted by exp(loss / gamma), zero losses left out (DRO-KL); gamma was tuned in 0.1..0.9.
+    """All pairs of the batch weighted by exp(loss / gamma) (DRO-KL).
 
-    `sample` draws so many pairs instead, as the authors' code does.
+    Args:
+        gamma: Temperature; the paper tuned it in 0.1..0.9.
+        pair_loss: A loss of kind "pair", or its registered name.
+        drop_zero_losses: Whether pairs with loss zero are left out.
+        sample: If set, draws so many pairs with these weights, as the authors' code does.
+        generator: Source of random numbers for `sample`; by default a new one with seed 0.
+        reduction: "mean" or "sum".
     """
     return Robust(
         pair_loss,
@@ -68,7 +92,17 @@ def dro_kl_grouped(
     pseudo_pair: bool = False,
     reduction: Reduction = "mean",
 ) -> Robust:
-    """Each anchor's kin and others weighted by exp(loss / gamma) apart (DRO-KL-G); near lifted structure at gamma 1."""
+    """Positives and negatives of each anchor weighted separately by exp(loss / gamma) (DRO-KL-G).
+
+    Close to lifted structure at gamma 1.
+
+    Args:
+        gamma: Temperature.
+        pair_loss: A loss of kind "pair", or its registered name.
+        drop_zero_losses: Whether pairs with loss zero are left out.
+        pseudo_pair: Whether each group also has a constant pair at the threshold of the pair loss.
+        reduction: "mean", "sum" or "none".
+    """
     return Robust(
         pair_loss,
         KL(gamma),
@@ -82,12 +116,24 @@ def dro_kl_grouped(
 def dro_kl_ball(
     effective: float | str = "4b", pair_loss: PairLoss = "similarity-margin", reduction: Reduction = "mean"
 ) -> Robust:
-    """Weights as concentrated in Kullback-Leibler distance as `effective` equal ones; "4b" is four times the batch."""
+    """Weights in a ball of the Kullback-Leibler divergence around uniform.
+
+    Args:
+        effective: The weights may be as concentrated as this many equal ones; "4b" is four times the batch size.
+        pair_loss: A loss of kind "pair", or its registered name.
+        reduction: "mean" or "sum".
+    """
     return Robust(pair_loss, KLBall(effective=effective), reduction=reduction)
 
 
 def dro_chi2(
     effective: float | str = "4b", pair_loss: PairLoss = "similarity-margin", reduction: Reduction = "mean"
 ) -> Robust:
-    """Weights as concentrated in squared length as `effective` equal ones: mean plus deviation while none is zero."""
+    """Weights in a chi-square ball around uniform: mean plus standard deviation while all weights are positive.
+
+    Args:
+        effective: The weights may be as concentrated as this many equal ones; "4b" is four times the batch size.
+        pair_loss: A loss of kind "pair", or its registered name.
+        reduction: "mean" or "sum".
+    """
     return Robust(pair_loss, ChiSquare(effective=effective), reduction=reduction)

@@ -1,4 +1,4 @@
-"""Robust: a pair loss, an uncertainty set and a grouping make a loss; its weights are the worst case in each group."""
+"""Robust losses: a pair loss, weighted by the worst case over an uncertainty set in each group of pairs."""
 
 from typing import Literal, TypeAlias
 
@@ -18,25 +18,33 @@ Group: TypeAlias = Literal["batch", "sign", "anchor", "anchor-sign", "class"]
 class Robust(Loss):
     """The largest weighted pair loss over an uncertainty set, in every group of pairs.
 
-    - group "batch": all pairs together; "sign": kin and others apart, (F+ + F-) / 2; "anchor": each anchor's pairs,
-      mean over the batch; "anchor-sign": each anchor's kin and others apart, mean over the batch of F+ + F-; "class":
-      the pairs of all anchors of a class, mean over the classes present.
-    - `uncertainty_set`: one set, or (positive set, negative set) where the signs are apart.
-    - `drop_zero_losses`: pairs without a loss are left out before the weights are worked out.
-    - `pseudo_pair` (anchor-sign): each group also holds a pair at the threshold of the pair loss, which is constant.
-      With KL sets it turns lifted structure into multi-similarity.
-    - `balanced` (sign, TopK): half of k for each sign, and no more than the rarer sign has.
-    - `sample`: instead of the weighted sum, the mean of so many pairs of each group, drawn from its worst-case weights.
-
-    The value is the robust value F, the gradient by a pair's loss is its weight p*. A `TopK(k)` counts pairs as the
-    paper does, unordered: in a batch compared with itself every pair stands twice in the matrix, and 2k entries are
-    taken.
+    The value is the robust value F. Its gradient by the loss of a pair is the weight p* of the pair. A `TopK(k)` counts
+    unordered pairs, as the paper does: in a batch compared with itself every pair is in the matrix twice, and 2k
+    entries are used.
 
     Qi et al., "A Simple and Effective Framework for Pairwise Deep Metric Learning", ECCV 2020.
 
-    >>> loss = Robust("similarity-margin", TopK(2))
-    >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).round(decimals=4)
-    tensor(0.7000)
+    Args:
+        pair_loss: A loss of kind "pair", or its registered name.
+        uncertainty_set: One set, or (set of positives, set of negatives) for the groups "sign" and "anchor-sign".
+        group: "batch": all pairs together. "sign": positives and negatives separately, (F+ + F-) / 2. "anchor": the
+            pairs of each anchor, mean over the batch. "anchor-sign": positives and negatives of each anchor separately,
+            mean over the batch of F+ + F-. "class": the pairs of all anchors of a class, mean over the classes in the
+            batch.
+        drop_zero_losses: Whether pairs with loss zero are left out before the weights are computed.
+        pseudo_pair: Whether each group also has a constant pair at the threshold of the pair loss; needs "anchor-sign".
+            With KL sets it turns lifted structure into multi-similarity.
+        balanced: Whether positives and negatives get half of k each, and no more than the rarer of them has; needs
+            "sign" and `TopK`.
+        sample: If set, the value is the mean of so many pairs of each group, drawn with the worst-case weights, instead
+            of the weighted sum.
+        generator: Source of random numbers for `sample`; by default a new one with seed 0.
+        reduction: "mean", "sum", or, for the groups "anchor" and "anchor-sign", "none".
+
+    Example:
+        >>> loss = Robust("similarity-margin", TopK(2))
+        >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).round(decimals=4)
+        tensor(0.7000)
     """
 
     def __init__(
@@ -55,7 +63,7 @@ class Robust(Loss):
         sets = uncertainty_set if isinstance(uncertainty_set, tuple) else (uncertainty_set,)
         _check(inner, sets, group, pseudo_pair, balanced, sample)
         self.kind = "anchor" if group.startswith("anchor") else "batch"
-        self.by_rows = self.kind == "anchor" and sample is None
+        self.supports_chunks = self.kind == "anchor" and sample is None
         super().__init__(reduction)
         self.measure, self.normalize = inner.measure, inner.normalize
         self.uses_labels = group == "class" or inner.uses_labels
@@ -70,30 +78,36 @@ class Robust(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         losses = self.pair_loss.terms(pairs).values
-        kin, other = pairs.positives, pairs.negatives
+        positives, negatives = pairs.positives, pairs.negatives
         if self.drop_zero_losses:
-            some = losses.detach() != 0
-            kin, other = kin & some, other & some
-        positive, negative = self._sets(pairs)
+            is_nonzero = losses.detach() != 0
+            positives, negatives = positives & is_nonzero, negatives & is_nonzero
+        positive_set, negative_set = self._resolve_sets(pairs)
         if self.group == "batch":
-            return Terms.over(self._value(positive, losses.flatten(), (kin | other).flatten()), 1)
+            value = self._reduce_group(positive_set, losses.flatten(), (positives | negatives).flatten())
+            return Terms.over(value, 1)
         if self.group == "class":
-            rows, exists = _rows_of_classes(pairs.labels)
-            mask = (kin | other)[rows] & exists[:, :, None]
-            values = self._value(positive, losses[rows].flatten(1), mask.flatten(1))
+            rows, exists = _group_rows(pairs.labels)
+            mask = (positives | negatives)[rows] & exists[:, :, None]
+            values = self._reduce_group(positive_set, losses[rows].flatten(1), mask.flatten(1))
             return Terms.over(values.mean(), 1)
         if self.group == "anchor":
-            return Terms.over(self._value(positive, losses, kin | other), losses.shape[0])
+            return Terms.over(self._reduce_group(positive_set, losses, positives | negatives), losses.shape[0])
         if self.group == "anchor-sign":
-            near, far = self._with_pseudo_pair(losses, kin, other)
-            values = self._value(positive, *near) + self._value(negative, *far)
+            positive_group, negative_group = self._add_pseudo_pair(losses, positives, negatives)
+            values = self._reduce_group(positive_set, *positive_group) + self._reduce_group(
+                negative_set, *negative_group
+            )
             return Terms.over(values, losses.shape[0])
-        losses, kin, other = losses.flatten(), kin.flatten(), other.flatten()
+        losses, positives, negatives = losses.flatten(), positives.flatten(), negatives.flatten()
         if self.balanced:
-            limit = torch.minimum(count(kin, dim=0), count(other, dim=0))
-            assert isinstance(positive, TopK)
-            return Terms.over((positive.value(losses, kin, limit) + positive.value(losses, other, limit)) / 2, 1)
-        return Terms.over((self._value(positive, losses, kin) + self._value(negative, losses, other)) / 2, 1)
+            limit = torch.minimum(count(positives, dim=0), count(negatives, dim=0))
+            assert isinstance(positive_set, TopK)
+            values = positive_set.value(losses, positives, limit) + positive_set.value(losses, negatives, limit)
+        else:
+            values = self._reduce_group(positive_set, losses, positives)
+            values = values + self._reduce_group(negative_set, losses, negatives)
+        return Terms.over(values / 2, 1)
 
     def get_extra_state(self) -> Tensor:
         return self.generator.get_state() if self.sample is not None else torch.zeros(0, dtype=torch.uint8)
@@ -102,41 +116,42 @@ class Robust(Loss):
         if self.sample is not None:
             self.generator.set_state(state)
 
-    def _sets(self, pairs: ScoredPairs) -> tuple[UncertaintySet, UncertaintySet]:
-        """The two sets (or one twice) for this batch."""
-        chosen = self.uncertainty_set
-        positive, negative = chosen if isinstance(chosen, tuple) else (chosen, chosen)
-        # in a batch compared with itself a pair stands at (i, j) and at (j, i)
+    def _resolve_sets(self, pairs: ScoredPairs) -> tuple[UncertaintySet, UncertaintySet]:
+        """The sets of positives and negatives for this batch."""
+        sets = self.uncertainty_set if isinstance(self.uncertainty_set, tuple) else (self.uncertainty_set,)
+        # in a batch compared with itself a pair is in the matrix at (i, j) and at (j, i)
         entries = 2.0 if pairs.symmetric and self.group in ("batch", "sign") else 1.0
         entries = entries / 2 if self.balanced else entries
         anchors = pairs.batch_size or pairs.scores.shape[0]
-        return positive.for_batch(anchors, entries), negative.for_batch(anchors, entries)
+        return sets[0].for_batch(anchors, entries), sets[-1].for_batch(anchors, entries)
 
-    def _value(self, chosen: UncertaintySet, losses: Tensor, mask: Tensor) -> Tensor:
+    def _reduce_group(self, uncertainty_set: UncertaintySet, losses: Tensor, mask: Tensor) -> Tensor:
+        """The robust value of each group, or a random estimate of it from `sample` pairs."""
         if self.sample is None:
-            return chosen.value(losses, mask)
-        rows, weights = losses.reshape(-1, losses.shape[-1]), chosen.weights(losses, mask)
-        running = weights.reshape(rows.shape).double().cumsum(dim=1)
-        chance = torch.rand(len(rows), self.sample, generator=self.generator, device=self.generator.device).to(running)
-        index = torch.searchsorted(running, chance * running[:, -1:], right=True).clamp(max=rows.shape[1] - 1)
+            return uncertainty_set.value(losses, mask)
+        rows, weights = losses.reshape(-1, losses.shape[-1]), uncertainty_set.weights(losses, mask)
+        cumulative = weights.reshape(rows.shape).double().cumsum(dim=1)
+        chance = torch.rand(len(rows), self.sample, generator=self.generator, device=self.generator.device)
+        level = chance.to(cumulative) * cumulative[:, -1:]
+        index = torch.searchsorted(cumulative, level, right=True).clamp(max=rows.shape[1] - 1)
         drawn = rows.gather(1, index).mean(dim=1)
-        return torch.where(running[:, -1] > 0, drawn, 0.0).reshape(losses.shape[:-1])
+        return torch.where(cumulative[:, -1] > 0, drawn, 0.0).reshape(losses.shape[:-1])
 
-    def _with_pseudo_pair(
-        self, losses: Tensor, kin: Tensor, other: Tensor
+    def _add_pseudo_pair(
+        self, losses: Tensor, positives: Tensor, negatives: Tensor
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Losses and mask of both signs; with the pseudo pair in a last column, in groups that have a real one."""
+        """Losses and mask of both signs; groups that have a pair get the pseudo pair in a last column."""
         if not self.pseudo_pair:
-            return (losses, kin), (losses, other)
-        score = self.pair_loss.scoring.of_similarity(self.pair_loss.threshold)  # type: ignore[arg-type]
+            return (losses, positives), (losses, negatives)
+        score = self.pair_loss.scoring.score_similarity(self.pair_loss.threshold)  # type: ignore[arg-type]
         at_threshold = torch.full_like(losses[:, :1], score)
-        yes, no = torch.ones_like(kin[:, :1]), torch.zeros_like(kin[:, :1])
-        sides = []
-        for mask, signs in ((kin, (yes, no)), (other, (no, yes))):
+        yes, no = torch.ones_like(positives[:, :1]), torch.zeros_like(positives[:, :1])
+        groups = []
+        for mask, signs in ((positives, (yes, no)), (negatives, (no, yes))):
             pseudo = self.pair_loss.terms(ScoredPairs(at_threshold, *signs)).values.detach()
-            present = (count(mask) > 0)[:, None]
-            sides.append((torch.cat([losses, pseudo], dim=1), torch.cat([mask, present], dim=1)))
-        return sides[0], sides[1]
+            is_present = (count(mask) > 0)[:, None]
+            groups.append((torch.cat([losses, pseudo], dim=1), torch.cat([mask, is_present], dim=1)))
+        return groups[0], groups[1]
 
 
 def _check(
@@ -148,13 +163,13 @@ def _check(
     sample: int | None,
 ) -> None:
     if not isinstance(inner, Loss) or inner.kind != "pair":
-        raise ValueError(f"pair_loss must be a loss that works pair by pair, got {type(inner).__name__}")
+        raise ValueError(f"pair_loss must be a loss of kind 'pair', got {type(inner).__name__}")
     if not all(isinstance(each, UncertaintySet) for each in sets) or len(sets) > 2:
-        raise ValueError("uncertainty_set must be a set of kinfold.dro, or a pair of them for kin and others")
+        raise ValueError("uncertainty_set must be a set of kinfold.dro, or a tuple (positives, negatives) of two sets")
     if group not in ("batch", "sign", "anchor", "anchor-sign", "class"):
         raise ValueError(f"group must be 'batch', 'sign', 'anchor', 'anchor-sign' or 'class', got {group!r}")
     if len(sets) == 2 and group not in ("sign", "anchor-sign"):
-        raise ValueError(f"two sets need the signs apart: group must be 'sign' or 'anchor-sign', got {group!r}")
+        raise ValueError(f"two sets need separate signs: group must be 'sign' or 'anchor-sign', got {group!r}")
     if pseudo_pair and (group != "anchor-sign" or not hasattr(inner, "threshold")):
         raise ValueError("pseudo_pair must be used with group='anchor-sign' and a pair loss that has a threshold")
     if balanced and (group != "sign" or sample is not None or not isinstance(sets[0], TopK) or len(sets) == 2):
@@ -163,8 +178,8 @@ def _check(
         raise ValueError(f"sample must be at least 1, got {sample}")
 
 
-def _rows_of_classes(labels: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(C, M) row numbers of the anchors of each class present, and which of them exist."""
+def _group_rows(labels: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Rows of the anchors of each class in the batch (C, M), and which of them exist (C, M)."""
     if labels is None:
         raise ValueError("group='class' needs labels: a relation does not say which class an anchor belongs to")
     _, code, sizes = torch.unique(labels.flatten(), return_inverse=True, return_counts=True)

@@ -1,8 +1,8 @@
-"""Simplex: all the weight on the largest loss."""
+"""Simplex: all weight on the largest loss."""
 
 from torch import Tensor
 
-from kinfold.dro.uncertainty import UncertaintySet, ties_of_the_largest
+from kinfold.dro.uncertainty import UncertaintySet, find_largest
 
 
 class Simplex(UncertaintySet):
@@ -14,5 +14,5 @@ class Simplex(UncertaintySet):
     """
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
-        ties, tied = ties_of_the_largest(losses, mask)
-        return ties / tied.clamp(min=1).to(losses.dtype)
+        is_largest, num_largest = find_largest(losses, mask)
+        return is_largest / num_largest.clamp(min=1).to(losses.dtype)

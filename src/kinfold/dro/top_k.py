@@ -1,62 +1,71 @@
-"""Top-K: the mean of the K largest losses, also known as the conditional value at risk."""
+"""Top-K: the mean of the K largest losses, also known as conditional value at risk."""
 
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from kinfold.dro.uncertainty import UncertaintySet, number_of_entries
-from kinfold.pairs.masks import lowered
+from kinfold.dro.uncertainty import UncertaintySet, resolve_count
+from kinfold.pairs.masks import mask_out
 
 
 class TopK(UncertaintySet):
-    """All p with 0 <= p <= 1/k and sum 1:  p = 1/k on the k largest losses; on all of them where there are fewer.
+    """All p with 0 <= p <= 1/k and sum 1:  p = 1/k on the k largest losses; on all of them if there are fewer.
 
     F = (1/k) sum of the k largest = min over v of v + (1/k) sum [l - v]+
 
-    Zeros among the k largest count in the divisor; `divide="nonzero"` divides by the losses that are not zero.
-    `k="2b"` is for use in `Robust`: twice the number of anchors.
+    Args:
+        k: Number of losses, or a string such as "2b" for twice the number of anchors, which only `Robust` resolves.
+        divide: "k" divides by k, zeros among the k largest included; "nonzero" divides by the losses that are not zero.
 
-    >>> TopK(2).weights(torch.tensor([0.1, 0.9, 0.5]))
-    tensor([0.0000, 0.5000, 0.5000])
+    Example:
+        >>> TopK(2).weights(torch.tensor([0.1, 0.9, 0.5]))
+        tensor([0.0000, 0.5000, 0.5000])
     """
 
     def __init__(self, k: int | str, divide: Literal["k", "nonzero"] = "k") -> None:
         if divide not in ("k", "nonzero"):
             raise ValueError(f"divide must be 'k' or 'nonzero', got {divide!r}")
-        number_of_entries(k, 1)
+        resolve_count(k, 1)
         self.k = k
         self.divide: Literal["k", "nonzero"] = divide
 
     def for_batch(self, anchors: int, entries_per_pair: float) -> "TopK":
-        return TopK(max(1, int(number_of_entries(self.k, anchors) * entries_per_pair)), self.divide)
+        return TopK(max(1, int(resolve_count(self.k, anchors) * entries_per_pair)), self.divide)
 
     def value(self, losses: Tensor, mask: Tensor | None = None, limit: Tensor | None = None) -> Tensor:
-        """F (...); `limit` (...) may lower k group by group."""
+        """Return F (...).
+
+        Args:
+            losses: (..., n).
+            mask: Which losses exist, boolean (..., n).
+            limit: Lowers k for single groups, (...).
+        """
         if losses.shape[-1] == 0:
             return losses.sum(dim=-1)
-        found, taken = self._largest(losses, mask, limit)
-        values = torch.where(taken, found.values, 0.0)
-        return values.sum(dim=-1) / self._divisor(values, taken).squeeze(-1)
+        top, is_counted = self._find_top(losses, mask, limit)
+        values = torch.where(is_counted, top.values, 0.0)
+        return values.sum(dim=-1) / self._divisor(values, is_counted).squeeze(-1)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
-        found, taken = self._largest(losses, mask, None)
-        share = taken / self._divisor(torch.where(taken, found.values, 0.0), taken)
-        return torch.zeros_like(losses).scatter(-1, found.indices, share)
+        top, is_counted = self._find_top(losses, mask, None)
+        share = is_counted / self._divisor(torch.where(is_counted, top.values, 0.0), is_counted)
+        return torch.zeros_like(losses).scatter(-1, top.indices, share)
 
-    def _largest(
+    def _find_top(
         self, losses: Tensor, mask: Tensor | None, limit: Tensor | None
     ) -> tuple["torch.return_types.topk", Tensor]:
+        """The k largest losses, and which of them count."""
         if isinstance(self.k, str):
-            raise ValueError(f"k={self.k!r} depends on the number of anchors: use the set in Robust, or give a number")
+            raise ValueError(f"k={self.k!r} depends on the number of anchors: use the set in Robust, or pass a number")
         width = min(self.k, losses.shape[-1])
-        found = (losses if mask is None else lowered(losses, mask)).topk(width, dim=-1)
-        place = torch.arange(width, device=losses.device)
-        taken = torch.ones_like(found.indices, dtype=torch.bool)
+        top = (losses if mask is None else mask_out(losses, mask)).topk(width, dim=-1)
+        rank = torch.arange(width, device=losses.device)
+        is_counted = torch.ones_like(top.indices, dtype=torch.bool)
         if mask is not None:
-            taken = place < mask.sum(dim=-1, keepdim=True)
-        return found, taken if limit is None else taken & (place < limit.unsqueeze(-1))
+            is_counted = rank < mask.sum(dim=-1, keepdim=True)
+        return top, is_counted if limit is None else is_counted & (rank < limit.unsqueeze(-1))
 
-    def _divisor(self, values: Tensor, taken: Tensor) -> Tensor:
-        counted = taken & (values != 0) if self.divide == "nonzero" else taken
-        return counted.sum(dim=-1, keepdim=True).clamp(min=1).to(values.dtype)
+    def _divisor(self, values: Tensor, is_counted: Tensor) -> Tensor:
+        divided = is_counted & (values != 0) if self.divide == "nonzero" else is_counted
+        return divided.sum(dim=-1, keepdim=True).clamp(min=1).to(values.dtype)

@@ -1,46 +1,57 @@
-"""What all uncertainty sets share: groups, masks, and the robust value whose gradient is the worst-case weighting."""
+"""What all uncertainty sets share: groups, masks, and the robust value, whose gradient is the worst-case weighting."""
 
 import torch
 from torch import Tensor
 
 
 class UncertaintySet:
-    """A set of weightings p of n losses; the robust value is the largest weighted sum over it.
+    """Base class: a set of weightings p of n losses. The robust value F is the largest weighted sum over the set.
 
-    F = max over p in the set of sum_i p_i l_i (minus a penalty on p, where the set has one)
+    F = max over p in the set of sum_i p_i l_i (minus a penalty on p, if the set has one)
 
-    Leading dimensions are groups, solved at once. `mask` says which entries exist; a group without any has weights zero
-    and value zero. Sets count entries.
+    Leading dimensions are groups, which are solved at once. A group without entries has zero weights and value zero. A
+    subclass implements `solve`.
     """
 
     def weights(self, losses: Tensor, mask: Tensor | None = None) -> Tensor:
-        """p* (..., n): non-negative, summing to one in every group that has an entry; no gradient."""
+        """Return the worst-case weights p* (..., n), without gradient.
+
+        They are not negative and sum to one in every group that has an entry.
+
+        Args:
+            losses: (..., n).
+            mask: Which losses exist, boolean (..., n); by default all.
+        """
         with torch.no_grad():
-            losses, mask = _checked(losses.detach(), mask)
+            losses, mask = _check_losses(losses.detach(), mask)
             if losses.shape[-1] == 0:
                 return losses
-            found = self.solve(losses, mask)
-            return torch.where(mask, found, 0.0)
+            return torch.where(mask, self.solve(losses, mask), 0.0)
 
     def value(self, losses: Tensor, mask: Tensor | None = None) -> Tensor:
-        """F (...): its derivative by a loss is that loss' weight."""
+        """Return the robust value F (...), whose derivative by a loss is its weight; arguments as in `weights`."""
         weights = self.weights(losses, mask)
         return (weights * losses).sum(dim=-1)
 
     def for_batch(self, anchors: int, entries_per_pair: float) -> "UncertaintySet":
-        """The set for a batch of so many anchors; only `Robust` asks. A number of pairs becomes one of entries."""
+        """Return the set for a batch; called by `Robust`.
+
+        Args:
+            anchors: Number of anchors, which replaces "b" in options such as "2b".
+            entries_per_pair: How often a pair occurs in the matrix; a number of pairs becomes a number of entries.
+        """
         return self
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
-        """The weights; whatever stands outside the mask is discarded."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it solves")
+        """Compute the weights (..., n); values outside the mask are ignored."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement solve(losses, mask)")
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in vars(self).items())
         return f"{type(self).__name__}({options})"
 
 
-def _checked(losses: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _check_losses(losses: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     if losses.dim() == 0 or not losses.is_floating_point():
         raise ValueError(f"losses must be a floating point tensor (..., n), got {losses.dtype} {tuple(losses.shape)}")
     if mask is None:
@@ -50,15 +61,15 @@ def _checked(losses: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     return losses, mask
 
 
-def ties_of_the_largest(losses: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Which entries equal the largest of their group, and how many they are (..., 1)."""
+def find_largest(losses: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Mark the entries that equal the largest of their group, and count them (..., 1)."""
     largest = losses.masked_fill(~mask, -torch.inf).amax(dim=-1, keepdim=True)
-    ties = mask & (losses == largest)
-    return ties, ties.sum(dim=-1, keepdim=True)
+    is_largest = mask & (losses == largest)
+    return is_largest, is_largest.sum(dim=-1, keepdim=True)
 
 
-def number_of_entries(number: float | str, anchors: int) -> float:
-    """A number as it is, or such as "2b": so many times the number of anchors."""
+def resolve_count(number: float | str, anchors: int) -> float:
+    """Convert a number of entries: a number stays, a string such as "2b" is that many times the number of anchors."""
     if isinstance(number, str):
         if not (number.endswith("b") and number[:-1].isdigit() and int(number[:-1]) > 0):
             raise ValueError(f"the number of entries must be a number, or such as '2b' for 2 x anchors, got {number!r}")
@@ -69,10 +80,18 @@ def number_of_entries(number: float | str, anchors: int) -> float:
 
 
 def check_radius(effective: float | str | None, radius: float | None) -> None:
-    """A ball has a radius, or the number of entries its weights may concentrate on."""
+    """Raise ValueError unless exactly one of `radius` and `effective` is set, with an allowed value."""
     if (effective is None) == (radius is None):
-        raise ValueError("give either radius or effective (the number of entries the weights may concentrate on)")
+        raise ValueError("pass either radius or effective (the number of entries the weights may concentrate on)")
     if effective is not None:
-        number_of_entries(effective, 1)
+        resolve_count(effective, 1)
     elif radius is not None and not radius >= 0:
         raise ValueError(f"radius must be at least 0, got {radius}")
+
+
+def limit_effective(effective: float | str | None, count: Tensor) -> Tensor:
+    """Return min(effective, count) for groups of `count` entries."""
+    assert effective is not None
+    if isinstance(effective, str):
+        raise ValueError(f"effective={effective!r} depends on the number of anchors: use the set in Robust")
+    return torch.minimum(count, torch.full_like(count, effective))

@@ -1,4 +1,4 @@
-"""Angular: the angle at the negative of each triplet, beside an n-pair term (Wang et al., ICCV 2017)."""
+"""Angular loss: the angle at the negative of each triplet, plus an n-pair term (Wang et al., ICCV 2017)."""
 
 import math
 from typing import Literal
@@ -10,32 +10,58 @@ from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.n_pair import n_pair, norm_penalty
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.miners.one_positive import OnePositive
+from kinfold.miners.one_positive import OnePositiveMiner
 from kinfold.pairs import dot, normalize
-from kinfold.pairs.masks import columns
+from kinfold.pairs.masks import list_columns
 from kinfold.pairs.transforms import is_transformed
 
 
-def angular(similarity: Tensor, of_positive: Tensor, own: Tensor, negatives: Tensor, *, tan2: float = 1.0) -> Tensor:
-    """Loss of every anchor with one positive, (B,).
+def angular(
+    similarity: Tensor,
+    positive_row_similarity: Tensor,
+    positive_similarity: Tensor,
+    negatives: Tensor,
+    *,
+    tan2: float = 1.0,
+) -> Tensor:
+    """Loss of every anchor a with one positive p.
 
     log(1 + sum_n exp f(a, p, n)),   f = 4 tan^2 (a + p).n - 2 (1 + tan^2) a.p
 
-    `similarity` (B, R) holds the cosines of the anchors with the references, `of_positive` (B, R) those of the anchors'
-    positives with them, `own` (B,) those of the anchors with their positives.
+    Args:
+        similarity: Cosines of the anchors and the references, (B, R).
+        positive_row_similarity: Cosines of the anchors' positives and the references, (B, R).
+        positive_similarity: Cosines of the anchors and their positives, (B,).
+        negatives: Boolean mask, (B, R).
+        tan2: Squared tangent of the angle.
 
-    >>> s, kin = torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]])
-    >>> angular(s, torch.tensor([[1.0, 0.0]]), s[:, 0], ~kin).round(decimals=4)
-    tensor([0.0181])
+    Returns:
+        (B,).
+
+    Example:
+        >>> similarity = torch.tensor([[1.0, 0.0]])
+        >>> angular(similarity, similarity, similarity[:, 0], torch.tensor([[False, True]])).round(decimals=4)
+        tensor([0.0181])
     """
-    return softplus(masked_logsumexp(similarity + of_positive, negatives, 4 * tan2) - 2 * (1 + tan2) * own)
+    negative_logits = masked_logsumexp(similarity + positive_row_similarity, negatives, 4 * tan2)
+    return softplus(negative_logits - 2 * (1 + tan2) * positive_similarity)
 
 
 class Angular(Loss):
-    """N-pair on raw embeddings + `weight` times the angular term on unit vectors + a penalty on lengths.
+    """N-pair loss on raw embeddings + `weight` times the angular loss on unit vectors + a penalty on lengths.
 
-    `angle` in degrees; `positives="one"` draws one positive per anchor, as in the study of Roth et al. (ICML 2020),
-    whose printed equation is not this one. Evaluate with Euclidean distances of raw embeddings.
+    L = mean over anchors (n-pair + weight * angular) + regularization * mean |x|^norm_power
+
+    Evaluate with Euclidean distances of raw embeddings. The equation printed by Roth et al. (ICML 2020) is another one.
+
+    Args:
+        angle: Upper bound of the angle at the negative, in degrees, between 0 and 90.
+        weight: Weight of the angular term.
+        regularization: Weight of the penalty on the lengths of embeddings.
+        norm_power: Power of the length in the penalty.
+        positives: "all" averages over the positives of an anchor, "one" draws one of them, as in Roth et al. (2020).
+        generator: Source of random numbers for positives="one"; by default a new one with seed 0.
+        reduction: "mean" or "sum".
     """
 
     kind = "batch"
@@ -59,34 +85,36 @@ class Angular(Loss):
         self.weight = weight
         self.regularization = regularization
         self.norm_power = norm_power
-        self.chooser = OnePositive.option(positives, generator)
-        self.by_rows = self.chooser is None  # one draw for the whole batch
+        self.chooser = OnePositiveMiner.from_option(positives, generator)
+        self.supports_chunks = self.chooser is None  # one draw for the whole batch
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         positives = pairs.positives if self.chooser is None else self.chooser.narrow(pairs.positives)
-        angles = self._angles(pairs, *columns(positives))
-        found = pairs.per_anchor(n_pair(pairs.scores, positives, pairs.negatives) + self.weight * angles)
-        return found._replace(values=found.mean())
+        angular_values = self._mean_angular(pairs, *list_columns(positives))
+        terms = pairs.per_anchor(n_pair(pairs.scores, positives, pairs.negatives) + self.weight * angular_values)
+        return terms._replace(values=terms.mean())
 
-    def _angles(self, pairs: ScoredPairs, index: Tensor, exists: Tensor) -> Tensor:
+    def _mean_angular(self, pairs: ScoredPairs, index: Tensor, exists: Tensor) -> Tensor:
         """Mean angular loss over the positives of each anchor, (B,), whose columns are `index` (B, W)."""
         assert pairs.anchors is not None
         assert pairs.references is not None
-        whole = pairs.symmetric and len(pairs.anchors) == len(pairs.references)
+        is_whole = pairs.symmetric and len(pairs.anchors) == len(pairs.references)
         y = normalize(pairs.references)
-        similarity = dot(y if whole else normalize(pairs.anchors), y)
+        similarity = dot(y if is_whole else normalize(pairs.anchors), y)
         tan2 = math.tan(math.radians(self.angle)) ** 2
 
-        def of(column: Tensor) -> Tensor:  # rows that are there already, or products for these positives alone
-            return similarity.index_select(0, column) if whole else dot(y.index_select(0, column), y)
+        def select(column: Tensor) -> Tensor:  # rows that are already computed, or products for these positives only
+            return similarity.index_select(0, column) if is_whole else dot(y.index_select(0, column), y)
 
-        own, width = similarity.gather(1, index), index.shape[1]
+        positive, width = similarity.gather(1, index), index.shape[1]  # (B, W)
         if is_transformed():
-            spread = [t.repeat_interleave(width, dim=0) for t in (similarity, pairs.negatives)]
-            values = angular(spread[0], of(index.flatten()), own.flatten(), spread[1], tan2=tan2).view_as(own)
-        else:  # one positive of everyone after the other: no tensor of triplets
+            repeated = [t.repeat_interleave(width, dim=0) for t in (similarity, pairs.negatives)]
+            values = angular(repeated[0], select(index.flatten()), positive.flatten(), repeated[1], tan2=tan2)
+            values = values.view_as(positive)
+        else:  # one positive per anchor at a time: no tensor of triplets
             parts = [
-                angular(similarity, of(i), s, pairs.negatives, tan2=tan2) for i, s in zip(index.T, own.T, strict=True)
+                angular(similarity, select(i), s, pairs.negatives, tan2=tan2)
+                for i, s in zip(index.T, positive.T, strict=True)
             ]
             values = torch.stack(parts, dim=1)
         return torch.where(exists, values, 0.0).sum(dim=1) / exists.sum(dim=1).clamp(min=1)
@@ -96,4 +124,4 @@ class Angular(Loss):
 
     @property
     def has_pair_weights(self) -> bool:
-        return False  # raw dot products and cosines both enter
+        return False  # depends on raw dot products and on cosines

@@ -1,12 +1,12 @@
-"""Binomial deviance: a smooth pairwise hinge with different slopes for kin and others (Yi et al., 2014)."""
+"""Binomial deviance: a smooth hinge with different slopes for positives and negatives (Yi et al., 2014)."""
 
 from torch import Tensor
 
+from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import number
+from kinfold.pairs.masks import mask_to_float
 
 
 def binomial(
@@ -18,27 +18,43 @@ def binomial(
     negative_scale: float = 40.0,
     threshold: float = 0.5,
 ) -> Tensor:
-    """Loss of every pair, (B, R); zero where a pair is in neither mask.
+    """Loss of every pair, zero where a pair is neither positive nor negative.
 
     positive: (2/positive_scale) log(1 + exp(-positive_scale (s - threshold)))
     negative: (2/negative_scale) log(1 + exp( negative_scale (s - threshold)))
 
-    >>> import torch
-    >>> kin = torch.tensor([[True, False]])
-    >>> binomial(torch.tensor([[0.5, 0.5]]), kin, ~kin).round(decimals=4)
-    tensor([[0.6931, 0.0347]])
+    Args:
+        similarity: Cosine similarities, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        positive_scale, negative_scale: Steepness for positive and negative pairs.
+        threshold: Similarity at which a pair changes from easy to hard.
+
+    Returns:
+        (B, R).
+
+    Example:
+        >>> import torch
+        >>> positives = torch.tensor([[True, False]])
+        >>> binomial(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)
+        tensor([[0.6931, 0.0347]])
     """
-    kin, other = number(positives, similarity), number(negatives, similarity)
-    slope = negative_scale * other - positive_scale * kin
-    return softplus(slope * (similarity - threshold)) * (2 / positive_scale * kin + 2 / negative_scale * other)
+    positive, negative = mask_to_float(positives, similarity), mask_to_float(negatives, similarity)
+    slope = negative_scale * negative - positive_scale * positive
+    weight = 2 / positive_scale * positive + 2 / negative_scale * negative
+    return softplus(slope * (similarity - threshold)) * weight
 
 
 class Binomial(Loss):
-    """Every pair counts, hard ones more; the mean is over all pairs.
+    """Mean binomial deviance over all pairs: every pair counts, hard ones more.
 
-    Both slopes are bounded by 2, but the values differ: a positive at the threshold costs 0.69, a negative 0.035.
-    Defaults are those of Qi et al. (2020); Yi et al. ("Deep Metric Learning for Practical Person Re-Identification")
-    wrote the asymmetry as a cost.
+    Both slopes are bounded by 2, but the values differ: at the threshold a positive costs 0.69 and a negative 0.035.
+    The defaults are those of Qi et al. (2020). Yi et al. wrote the asymmetry as a cost.
+
+    Args:
+        positive_scale: Steepness for positive pairs.
+        negative_scale: Steepness for negative pairs.
+        threshold: Similarity at which a pair changes from easy to hard.
+        reduction: "mean", "sum" or "none".
     """
 
     kind = "pair"
@@ -51,19 +67,18 @@ class Binomial(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(positive_scale=positive_scale, negative_scale=negative_scale)
+        check_positive(positive_scale=positive_scale, negative_scale=negative_scale)
         self.positive_scale = positive_scale
         self.negative_scale = negative_scale
         self.threshold = threshold
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_pair(
-            binomial(
-                pairs.scores,
-                pairs.positives,
-                pairs.negatives,
-                positive_scale=self.positive_scale,
-                negative_scale=self.negative_scale,
-                threshold=self.threshold,
-            )
+        values = binomial(
+            pairs.scores,
+            pairs.positives,
+            pairs.negatives,
+            positive_scale=self.positive_scale,
+            negative_scale=self.negative_scale,
+            threshold=self.threshold,
         )
+        return pairs.per_pair(values)

@@ -1,40 +1,58 @@
-"""Circle: every similarity weighted by how far it is from where it should be (Sun et al., CVPR 2020)."""
+"""Circle loss: every similarity is weighted by its distance from its optimum (Sun et al., CVPR 2020)."""
 
 from torch import Tensor
 
+from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
 
 
 def circle(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.4, scale: float = 80.0
 ) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     log(1 + sum_n exp(scale a_n (s_n - margin)) sum_p exp(-scale a_p (s_p - 1 + margin)))
     a_p = [1 + margin - s_p]+,  a_n = [s_n + margin]+
 
-    The weights a_p and a_n set the pace of each pair and carry no gradient, as in the authors' definition of them.
+    The weights a_p and a_n carry no gradient, as the paper defines them.
 
-    >>> import torch
-    >>> kin = torch.tensor([[True, False]])
-    >>> circle(torch.tensor([[0.6, 0.4]]), kin, ~kin).round(decimals=4)
-    tensor([0.6931])
+    Args:
+        similarity: Cosine similarities, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Relaxation: positives should exceed 1 - margin, negatives stay below margin.
+        scale: Factor of the weighted similarities.
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> import torch
+        >>> positives = torch.tensor([[True, False]])
+        >>> circle(torch.tensor([[0.6, 0.4]]), positives, ~positives).round(decimals=4)
+        tensor([0.6931])
     """
-    fixed = similarity.detach()
-    pull = -scale * (1.0 + margin - fixed).clamp(min=0.0) * (similarity - (1.0 - margin))
-    push = scale * (fixed + margin).clamp(min=0.0) * (similarity - margin)
+    detached = similarity.detach()
+    pull = -scale * (1.0 + margin - detached).clamp(min=0.0) * (similarity - (1.0 - margin))
+    push = scale * (detached + margin).clamp(min=0.0) * (similarity - margin)
     return softplus(masked_logsumexp(pull, positives) + masked_logsumexp(push, negatives))
 
 
 class Circle(Loss):
-    """Mean over anchors. margin 0.4 and scale 80 are the paper's for fine-grained retrieval; 0.25 and 256 for faces."""
+    """Mean of the circle loss over anchors.
+
+    The defaults are the paper's for fine-grained retrieval; for faces it uses margin 0.25 and scale 256.
+
+    Args:
+        margin: Relaxation: positives should exceed 1 - margin, negatives stay below margin.
+        scale: Factor of the weighted similarities.
+        reduction: "mean", "sum" or "none".
+    """
 
     def __init__(self, margin: float = 0.4, scale: float = 80.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
-        positive(scale=scale)
+        check_positive(scale=scale)
         self.margin = margin
         self.scale = scale
 

@@ -1,4 +1,4 @@
-"""Contrastive: kin to one point, others at least a margin apart (Hadsell et al., CVPR 2006)."""
+"""Contrastive loss: positives to one point, negatives at least a margin apart (Hadsell et al., CVPR 2006)."""
 
 import torch
 from torch import Tensor, relu
@@ -6,7 +6,7 @@ from torch import Tensor, relu
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Relation
-from kinfold.pairs.masks import count, number
+from kinfold.pairs.masks import count, mask_to_float
 
 
 def contrastive(
@@ -18,23 +18,38 @@ def contrastive(
     positive_margin: float = 0.0,
     squared: bool = False,
 ) -> Tensor:
-    """Loss of every pair, (B, R); zero where a pair is in neither mask.
+    """Loss of every pair, zero where a pair is neither positive nor negative.
 
     positive: [d - positive_margin]+        negative: [margin - d]+        (each squared with `squared`)
 
-    >>> kin = torch.tensor([[True, False, False]])
-    >>> contrastive(torch.tensor([[0.3, 0.4, 1.2]]), kin, ~kin).round(decimals=4)
-    tensor([[0.3000, 0.6000, 0.0000]])
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Distance from which a negative costs nothing.
+        positive_margin: Distance up to which a positive costs nothing.
+        squared: Whether the hinges are squared.
+
+    Returns:
+        (B, R).
+
+    Example:
+        >>> positives = torch.tensor([[True, False, False]])
+        >>> contrastive(torch.tensor([[0.3, 0.4, 1.2]]), positives, ~positives).round(decimals=4)
+        tensor([[0.3000, 0.6000, 0.0000]])
     """
-    kin, other = number(positives, distance), number(negatives, distance)
-    hinge = relu((kin - other) * distance + (margin * other - positive_margin * kin))
+    positive, negative = mask_to_float(positives, distance), mask_to_float(negatives, distance)
+    hinge = relu((positive - negative) * distance + (margin * negative - positive_margin * positive))
     return hinge.square() if squared else hinge
 
 
 class Contrastive(Loss):
     """Mean over positive pairs plus mean over negative pairs, on Euclidean distances of unit vectors.
 
-    Linear hinges as in the study of Roth et al. (ICML 2020); `squared=True` is the original form.
+    Args:
+        margin: Distance from which a negative costs nothing.
+        positive_margin: Distance up to which a positive costs nothing.
+        squared: False has linear hinges, as in Roth et al. (ICML 2020); True is the original form.
+        reduction: "mean", "sum" or "none".
     """
 
     kind = "pair"

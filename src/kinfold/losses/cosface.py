@@ -1,25 +1,34 @@
-"""CosFace: classify by the cosine to class vectors, with a margin taken from the target's (Wang et al., CVPR 2018)."""
+"""CosFace: classify by the cosine to class vectors, with a margin on the target (Wang et al., CVPR 2018)."""
 
 import math
 
 import torch
 
-from kinfold.losses.cross_entropy import Targets
+from kinfold.losses.checks import check_positive
+from kinfold.losses.cross_entropy import TargetLogits
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
-from kinfold.losses.proxies import new_proxies
+from kinfold.losses.proxies import create_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
 
 
 class CosFace(Loss):
-    """Mean cross-entropy of scale * cos(x, p_c), where the target has scale * (cos - margin).
+    """Mean cross-entropy of scale * cos(x, p_c), where the target class has scale * (cos - margin).
 
-    >>> loss = CosFace(num_classes=2, dim=2, margin=0.5, scale=2.0)
-    >>> loss.proxies.data = torch.eye(2)
-    >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)
-    tensor(1.3133, grad_fn=<RoundBackward1>)
+    The defaults are the paper's for faces, which the DRML tables also use.
 
-    Defaults are the paper's for faces, which the DRML tables use too.
+    Args:
+        num_classes: Number of classes.
+        dim: Dimension of the embeddings.
+        margin: Subtracted from the cosine of the target.
+        scale: Factor of the cosines.
+        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        reduction: "mean", "sum" or "none".
+
+    Example:
+        >>> loss = CosFace(num_classes=2, dim=2, margin=0.5, scale=2.0)
+        >>> loss.proxies.data = torch.eye(2)
+        >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)
+        tensor(1.3133, grad_fn=<RoundBackward1>)
     """
 
     def __init__(
@@ -32,12 +41,12 @@ class CosFace(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(scale=scale)
+        check_positive(scale=scale)
         self.margin = margin
         self.scale = scale
-        spread = 1.0 / math.sqrt(max(1, dim))
-        self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
+        limit = 1.0 / math.sqrt(max(1, dim))
+        self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        targets = Targets(self.scale * pairs.scores, pairs.positives, pairs.labels)
+        targets = TargetLogits(self.scale * pairs.scores, pairs.positives, pairs.labels)
         return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))

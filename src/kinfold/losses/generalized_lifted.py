@@ -1,4 +1,4 @@
-"""Generalised lifted structure: the softly farthest kin against the softly nearest others (Hermans et al., 2017)."""
+"""Generalized lifted structure: soft farthest positive against soft nearest negative (Hermans et al., 2017)."""
 
 from torch import Tensor, relu
 
@@ -9,24 +9,40 @@ from kinfold.losses.terms import ScoredPairs, Terms
 
 
 def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     [log sum_p exp(d_ap) + log sum_n exp(margin - d_an)]+
 
-    >>> import torch
-    >>> kin = torch.tensor([[True, False]])
-    >>> generalized_lifted(torch.tensor([[0.5, 1.2]]), kin, ~kin).round(decimals=4)
-    tensor([0.3000])
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Required gap between the soft farthest positive and the soft nearest negative.
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> import torch
+        >>> positives = torch.tensor([[True, False]])
+        >>> generalized_lifted(torch.tensor([[0.5, 1.2]]), positives, ~positives).round(decimals=4)
+        tensor([0.3000])
     """
     return relu(masked_logsumexp(distance, positives) + masked_logsumexp(distance, negatives, -1.0) + margin)
 
 
 class GeneralizedLifted(Loss):
-    """Mean over anchors, on Euclidean distances of raw embeddings, plus `regularization` times the mean of
-    |x|^norm_power.
+    """Mean over anchors, on Euclidean distances of raw embeddings, plus a penalty on lengths.
 
-    The "GenLifted" of the study by Roth et al. (ICML 2020); its code has norm_power=1. Evaluate with Euclidean
-    distances of raw embeddings.
+    L = mean over anchors + regularization * mean |x|^norm_power
+
+    The "GenLifted" of Roth et al. (ICML 2020), whose code has norm_power=1. Evaluate with Euclidean distances of raw
+    embeddings.
+
+    Args:
+        margin: Required gap between the soft farthest positive and the soft nearest negative.
+        regularization: Weight of the penalty on the lengths of embeddings.
+        norm_power: Power of the length in the penalty.
+        reduction: "mean", "sum" or "none".
     """
 
     measure = "euclidean"

@@ -1,14 +1,14 @@
-"""HAP2S: each anchor against a soft set of hard kin and a soft set of hard others (Yu et al., ECCV 2018)."""
+"""HAP2S: each anchor against a soft set of hard positives and a soft set of hard negatives (Yu et al., ECCV 2018)."""
 
 from typing import Literal
 
 import torch
 from torch import Tensor, relu
 
+from kinfold.losses.checks import check_choice, check_positive
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import lowered
+from kinfold.pairs.masks import mask_out
 
 
 def hap2s(
@@ -21,29 +21,46 @@ def hap2s(
     weighting: Literal["exponential", "polynomial"] = "exponential",
     power: float = 10.0,
 ) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     [margin + sum_p w+_p d_ap - sum_n w-_n d_an]+
     exponential: w+ = softmax(d / sigma), w- = softmax(-d / sigma); polynomial: w+ ~ d^power, w- ~ d^-power
 
-    The weights choose the set and carry no gradient, which makes the exponential form the grouped KL of the DRO
-    framework with gamma = sigma.
+    The weights carry no gradient. The exponential form is therefore the grouped KL of the DRO framework with
+    gamma = sigma.
 
-    >>> kin = torch.tensor([[True, False]])
-    >>> hap2s(torch.tensor([[0.9, 0.8]]), kin, ~kin).round(decimals=4)
-    tensor([0.3000])
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Required gap between the two weighted distances.
+        sigma: Temperature of exponential weights.
+        weighting: "exponential" or "polynomial".
+        power: Exponent of polynomial weights.
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> positives = torch.tensor([[True, False]])
+        >>> hap2s(torch.tensor([[0.9, 0.8]]), positives, ~positives).round(decimals=4)
+        tensor([0.3000])
     """
-    fixed = distance.detach()
-    hardness = fixed / sigma if weighting == "exponential" else power * fixed.clamp(min=1e-6).log()
-    farthest = torch.softmax(lowered(hardness, positives), dim=1)
-    nearest = torch.softmax(lowered(-hardness, negatives), dim=1)
-    return relu(margin + ((farthest - nearest) * distance).sum(dim=1))
+    detached = distance.detach()
+    hardness = detached / sigma if weighting == "exponential" else power * detached.clamp(min=1e-6).log()
+    positive_weights = torch.softmax(mask_out(hardness, positives), dim=1)
+    negative_weights = torch.softmax(mask_out(-hardness, negatives), dim=1)
+    return relu(margin + ((positive_weights - negative_weights) * distance).sum(dim=1))
 
 
 class HAP2S(Loss):
     """Mean over anchors, on Euclidean distances of unit vectors.
 
-    `sigma` (0.5 where not given) belongs to exponential weights, `power` (10) to polynomial ones.
+    Args:
+        margin: Required gap between the weighted distances of positives and negatives.
+        sigma: Temperature of exponential weights, by default 0.5; not allowed with polynomial weights.
+        weighting: "exponential" or "polynomial".
+        power: Exponent of polynomial weights, by default 10; not allowed with exponential weights.
+        reduction: "mean", "sum" or "none".
     """
 
     measure = "euclidean"
@@ -57,13 +74,12 @@ class HAP2S(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        if weighting not in ("exponential", "polynomial"):
-            raise ValueError(f"weighting must be 'exponential' or 'polynomial', got {weighting!r}")
+        check_choice("weighting", weighting, ("exponential", "polynomial"))
         unused, value = ("power", power) if weighting == "exponential" else ("sigma", sigma)
         if value is not None:
-            raise ValueError(f"{unused}={value:g} has no meaning to weighting={weighting!r}: leave it out")
+            raise ValueError(f"{unused}={value:g} has no effect with weighting={weighting!r}: leave it out")
         sigma, power = 0.5 if sigma is None else sigma, 10.0 if power is None else power
-        positive(sigma=sigma, power=power)
+        check_positive(sigma=sigma, power=power)
         self.margin = margin
         self.sigma = sigma
         self.weighting = weighting

@@ -1,52 +1,74 @@
-"""Lifted structure: all kin and all others of an anchor at once, smoothly (Oh Song et al., CVPR 2016)."""
+"""Lifted structure: all positives and all negatives of an anchor in one smooth hinge (Oh Song et al., CVPR 2016)."""
 
 from typing import Literal
 
 import torch
 from torch import Tensor, relu
 
+from kinfold.losses.checks import check_choice
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import columns, count
+from kinfold.pairs.masks import count, list_columns
 
 
 def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     [log sum_p exp(-s_ap) + log sum_n exp(s_an)]+
 
-    A threshold on both sides would cancel, so there is none.
+    There is no threshold: on both sides it would cancel.
 
-    >>> kin = torch.tensor([[True, False]])
-    >>> lifted(torch.tensor([[0.2, 0.9]]), kin, ~kin).round(decimals=4)
-    tensor([0.7000])
+    Args:
+        similarity: Cosine similarities, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> positives = torch.tensor([[True, False]])
+        >>> lifted(torch.tensor([[0.2, 0.9]]), positives, ~positives).round(decimals=4)
+        tensor([0.7000])
     """
     return relu(masked_logsumexp(similarity, positives, -1.0) + masked_logsumexp(similarity, negatives))
 
 
 def lifted_oh_song(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
-    """One number for a batch compared with itself; positives and negatives are symmetric.
+    """Loss of a batch compared with itself, as originally published; the masks are symmetric.
 
     1 / (2 |P|) sum over positive pairs (i, j) of [J_ij]+^2
     J_ij = log(sum_{k in N_i} exp(margin - d_ik) + sum_{l in N_j} exp(margin - d_jl)) + d_ij
+
+    Args:
+        distance: Distances, (B, B).
+        positives, negatives: Boolean masks, (B, B).
+        margin: Distance that negatives should keep.
+
+    Returns:
+        A scalar.
     """
-    reach = masked_logsumexp(distance, negatives, -1.0) + margin  # (B,)
-    index, exists = columns(positives)  # (B, W)
-    joint = torch.logaddexp(reach[:, None], reach[index]) + distance.gather(1, index)
-    # both ends without negatives: no constraint, and no part in the count
-    counted = exists & ((count(negatives) > 0)[:, None] | (count(negatives) > 0)[index])
+    push = masked_logsumexp(distance, negatives, -1.0) + margin  # (B,)
+    index, exists = list_columns(positives)  # (B, W)
+    joint = torch.logaddexp(push[:, None], push[index]) + distance.gather(1, index)
+    # a positive pair whose two items both have no negatives is not counted
+    has_negatives = count(negatives) > 0
+    counted = exists & (has_negatives[:, None] | has_negatives[index])
     hinges = torch.where(counted, relu(joint), 0.0).square()
     return hinges.sum() / (2 * counted.sum().clamp(min=1))
 
 
 class Lifted(Loss):
-    """Mean over anchors, on cosines: the form that the grouped KL of the DRO framework recovers at gamma = 1 (Qi et
-    al., 2020).
+    """Mean of the lifted structure loss over anchors, on cosines.
 
-    `variant="oh-song"` is the original: squared hinges over positive pairs, each against the negatives of both its
-    ends, on Euclidean distances of unit vectors with `margin` (1 where not given). It is one number for a batch and
-    takes no reference set.
+    The standard form equals the grouped KL of the DRO framework at gamma = 1 (Qi et al., 2020).
+
+    Args:
+        variant: "standard", or "oh-song", the original: squared hinges over positive pairs, each against the negatives
+            of both its items, on Euclidean distances of unit vectors. It is one value per batch and takes no reference
+            set.
+        margin: Distance that negatives should keep, for "oh-song" only; by default 1.
+        reduction: "mean", "sum" or "none" ("oh-song": "mean" or "sum").
     """
 
     def __init__(
@@ -55,8 +77,7 @@ class Lifted(Loss):
         margin: float | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        if variant not in ("standard", "oh-song"):
-            raise ValueError(f"variant must be 'standard' or 'oh-song', got {variant!r}")
+        check_choice("variant", variant, ("standard", "oh-song"))
         if variant == "standard" and margin is not None:
             raise ValueError(
                 f"margin={margin:g} belongs to variant='oh-song': in the standard form it would cancel; leave it out"
@@ -64,7 +85,7 @@ class Lifted(Loss):
         if variant == "oh-song":
             self.kind = "batch"
             self.measure = "euclidean"
-            self.by_rows = False
+            self.supports_chunks = False
         super().__init__(reduction)
         self.variant = variant
         self.margin = 1.0 if margin is None else margin
@@ -73,5 +94,5 @@ class Lifted(Loss):
         if self.variant == "standard":
             return pairs.per_anchor(lifted(pairs.scores, pairs.positives, pairs.negatives))
         if not pairs.symmetric:
-            raise ValueError("variant='oh-song' needs the negatives of both ends of a pair: it takes no reference set")
+            raise ValueError("variant='oh-song' needs the negatives of both items of a pair: leave out ref_embeddings")
         return Terms.over(lifted_oh_song(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin), 1)

@@ -1,4 +1,4 @@
-"""log sum exp over part of a row, with its softmax kept for the way back."""
+"""log sum exp over a part of each row; its softmax is kept for the backward pass."""
 
 from typing import Any
 
@@ -6,18 +6,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kinfold.pairs.masks import LOWEST, number
+from kinfold.pairs.masks import HUGE, mask_to_float
 from kinfold.pairs.transforms import is_transformed
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), exact to rounding: torch's own default goes over to x at 20, where the rest is still 2e-9."""
+    """log(1 + exp(x)), exact to rounding: torch's default returns x above 20, where the difference is still 2e-9."""
     return functional.softplus(x, threshold=50.0)
 
 
 def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
-    """(B,) log sum_j exp(scale * values_j) over the True entries of each row; about -1e30, with zero gradient, where
-    there is none. Minus infinity would be the limit, but its gradient is NaN.
+    """log sum_j exp(scale * values_j) over the True entries of each row, (B,).
+
+    A row without True entries gives about -1e30 with zero gradient. The limit is minus infinity, whose gradient is NaN.
 
     >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
     tensor([ 6.9315e-01, -1.0000e+30])
@@ -30,25 +31,25 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
 
 def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     values = scale * values
-    return torch.logsumexp(values if mask is None else values.masked_fill(~mask, -LOWEST), dim=1)
+    return torch.logsumexp(values if mask is None else values.masked_fill(~mask, -HUGE), dim=1)
 
 
 class _LogSumExp(torch.autograd.Function):
-    """The softmax gives both: its largest entry is 1 / sum exp(v - max v), and it is the gradient."""
+    """The softmax gives both results: its largest entry is 1 / sum exp(v - max v), and it is the gradient."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
         if mask is None:
             scaled = scale * values
-        else:  # as `lowered`, in the memory of the mask's numbers
-            scaled = number(mask, values).sub_(1.0).mul_(LOWEST).add_(values, alpha=scale)
+        else:  # as `mask_out`, in the memory of the converted mask
+            scaled = mask_to_float(mask, values).sub_(1.0).mul_(HUGE).add_(values, alpha=scale)
         highest = scaled.amax(dim=1, keepdim=True)
-        # numbers below the normal range are a hundred times slower; e^-60 is far below rounding already
+        # subnormal numbers are a hundred times slower; e^-60 is already far below rounding
         reach = 60.0 if scaled.dtype == torch.float32 else 600.0
         share = torch.softmax(torch.maximum(scaled, highest - reach, out=scaled), dim=1)
         result = highest - share.amax(dim=1, keepdim=True).log()
         if mask is not None:
-            share *= mask.view(torch.uint8)  # also where a whole row is empty and the softmax is uniform
+            share *= mask.view(torch.uint8)  # also for empty rows, whose softmax is uniform
         ctx.save_for_backward(values, mask, share)
         ctx.scale = scale
         return result.squeeze(1)
@@ -56,8 +57,8 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
         values, mask, share = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the gradient is asked for
-            view = values.view_as(values)
-            again = _plain(view, mask, ctx.scale)
-            return *torch.autograd.grad(again, view, outer[0], create_graph=True), None, None
+        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
+            leaf = values.view_as(values)
+            again = _plain(leaf, mask, ctx.scale)
+            return *torch.autograd.grad(again, leaf, outer[0], create_graph=True), None, None
         return share * (ctx.scale * outer[0])[:, None], None, None

@@ -1,4 +1,4 @@
-"""A loss with its miner: called like a loss, looks only at what the miner chose."""
+"""A loss combined with a miner: called like a loss, uses only the pairs or triplets that the miner selects."""
 
 from typing import Any
 
@@ -11,14 +11,19 @@ from kinfold.pairs import Labels
 
 
 class Mined(nn.Module):
-    """`Mined(loss, miner)(embeddings, labels)` is `loss(embeddings, labels, tuples=miner(embeddings, labels))`.
+    """A loss of the pairs or triplets that a miner selects.
 
-    Both may be names, where their usual options will do.
+    `Mined(loss, miner)(embeddings, labels)` equals `loss(embeddings, labels, tuples=miner(embeddings, labels))`.
 
-    >>> import torch, kinfold
-    >>> mined = Mined("margin", kinfold.miners.create("distance-weighted", lower_cutoff=0.6))
-    >>> mined(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape
-    torch.Size([])
+    Args:
+        loss: A loss without proxies, or its registered name.
+        miner: A miner, or its registered name.
+
+    Example:
+        >>> import torch, kinfold
+        >>> mined = Mined("margin", kinfold.miners.create("distance-weighted", lower_cutoff=0.6))
+        >>> mined(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape
+        torch.Size([])
     """
 
     def __init__(self, loss: Loss | str, miner: Miner | str) -> None:
@@ -44,20 +49,20 @@ class Mined(nn.Module):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
     ) -> Tensor:
-        """The loss of what the miner chose; arguments as those of a loss."""
-        given: dict[str, Any] = {
+        """Return the loss of the selected pairs or triplets; arguments as in `Loss.forward`."""
+        options: dict[str, Any] = {
             "relation": relation,
             "ref_embeddings": ref_embeddings,
             "ref_labels": ref_labels,
             "ids": ids,
             "ref_ids": ref_ids,
         }
-        mined = {"labels": labels, **given}
-        if relation is not None and self.loss.uses_labels:  # labels are for the loss: the miner looks at the relation
-            mined |= {"labels": None, "ref_labels": None}
-        tuples = self.miner(embeddings, **mined)
-        return self.loss(embeddings, labels, **given, tuples=tuples)  # type: ignore[no-any-return]
+        miner_options = {"labels": labels, **options}
+        if relation is not None and self.loss.uses_labels:  # labels are for the loss: the miner uses the relation
+            miner_options |= {"labels": None, "ref_labels": None}
+        tuples = self.miner(embeddings, **miner_options)
+        return self.loss(embeddings, labels, **options, tuples=tuples)  # type: ignore[no-any-return]
 
     def pair_weights(self, embeddings: Tensor, labels: Labels | None = None) -> Tensor:
-        """dL/dS (B, B) of the mined loss: zero for every pair that the miner left out."""
+        """Return dL/dS (B, B): zero for every pair that the miner did not select."""
         return self.loss.pair_weights(embeddings, labels, tuples=self.miner(embeddings, labels))

@@ -1,12 +1,12 @@
-"""Multi-similarity: informative pairs of each anchor, weighted softly on both sides (Wang et al., CVPR 2019)."""
+"""Multi-similarity loss: informative pairs of each anchor with soft weights on both sides (Wang et al., CVPR 2019)."""
 
 from torch import Tensor
 
+from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.miners.multi_similarity import keep_informative
+from kinfold.miners.informative_pairs import keep_informative
 
 
 def multi_similarity(
@@ -18,25 +18,41 @@ def multi_similarity(
     negative_scale: float = 40.0,
     threshold: float = 0.5,
 ) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     (1/positive_scale) log(1 + sum_p exp(-positive_scale (s_ap - threshold)))
     + (1/negative_scale) log(1 + sum_n exp(negative_scale (s_an - threshold)))
 
-    >>> import torch
-    >>> kin = torch.tensor([[True, False]])
-    >>> multi_similarity(torch.tensor([[0.5, 0.5]]), kin, ~kin).round(decimals=4)
-    tensor([0.3639])
+    Args:
+        similarity: Cosine similarities, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        positive_scale, negative_scale: How strongly hard pairs are preferred on each side.
+        threshold: Similarity at which a pair changes from easy to hard.
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> import torch
+        >>> positives = torch.tensor([[True, False]])
+        >>> multi_similarity(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)
+        tensor([0.3639])
     """
     offset = similarity - threshold
-    kin = softplus(masked_logsumexp(offset, positives, -positive_scale)) / positive_scale
-    return kin + softplus(masked_logsumexp(offset, negatives, negative_scale)) / negative_scale
+    positive_term = softplus(masked_logsumexp(offset, positives, -positive_scale)) / positive_scale
+    return positive_term + softplus(masked_logsumexp(offset, negatives, negative_scale)) / negative_scale
 
 
 class MultiSimilarity(Loss):
-    """Sum over anchors divided by the batch size, after the selection of informative pairs with `epsilon`.
+    """Sum over anchors divided by the batch size, after the selection of informative pairs.
 
-    `epsilon=None` takes every pair; an anchor that lacks one side then still counts the other.
+    Args:
+        positive_scale: How strongly hard positives are preferred.
+        negative_scale: How strongly hard negatives are preferred.
+        threshold: Similarity at which a pair changes from easy to hard.
+        epsilon: Tolerance of the pair selection, see `MultiSimilarityMiner`. None uses every pair; an anchor without
+            positives or without negatives then still counts the other side.
+        reduction: "mean", "sum" or "none".
     """
 
     def __init__(
@@ -48,7 +64,7 @@ class MultiSimilarity(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(positive_scale=positive_scale, negative_scale=negative_scale)
+        check_positive(positive_scale=positive_scale, negative_scale=negative_scale)
         self.positive_scale = positive_scale
         self.negative_scale = negative_scale
         self.threshold = threshold

@@ -1,4 +1,4 @@
-"""N-pair: one positive against all negatives of the batch, in a softmax over dot products (Sohn, NeurIPS 2016)."""
+"""N-pair loss: one positive against all negatives in a softmax over dot products (Sohn, NeurIPS 2016)."""
 
 from typing import Literal
 
@@ -8,32 +8,48 @@ from torch import Tensor
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.miners.one_positive import OnePositive
-from kinfold.pairs.masks import columns
-from kinfold.pairs.measures import root
+from kinfold.miners.one_positive import OnePositiveMiner
+from kinfold.pairs.masks import list_columns
+from kinfold.pairs.measures import safe_sqrt
 
 
 def n_pair(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
-    """Loss of every anchor, (B,), averaged over its positives.
+    """Loss of every anchor, averaged over its positives.
 
     mean_p log(1 + sum_n exp(s_an - s_ap))
 
-    >>> kin = torch.tensor([[True, False]])
-    >>> n_pair(torch.tensor([[1.0, 1.0]]), kin, ~kin).round(decimals=4)
-    tensor([0.6931])
+    Args:
+        similarity: Dot products, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> positives = torch.tensor([[True, False]])
+        >>> n_pair(torch.tensor([[1.0, 1.0]]), positives, ~positives).round(decimals=4)
+        tensor([0.6931])
     """
-    others = masked_logsumexp(similarity, negatives).unsqueeze(1)
-    index, exists = columns(positives)  # (B, W)
-    values = torch.where(exists, softplus(others - similarity.gather(1, index)), 0.0)
+    negative_logits = masked_logsumexp(similarity, negatives).unsqueeze(1)
+    index, exists = list_columns(positives)  # (B, W)
+    values = torch.where(exists, softplus(negative_logits - similarity.gather(1, index)), 0.0)
     return values.sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
 
 class NPair(Loss):
-    """Mean over anchors, on dot products of raw embeddings, plus `regularization` times the mean of |x|^norm_power.
+    """Mean over anchors, on dot products of raw embeddings, plus a penalty on lengths.
 
-    All negatives of the batch take part, not one per class as in Sohn's batches. `positives="one"` draws one positive
-    per anchor, as in the study of Roth et al. (ICML 2020); its code has norm_power=1. Evaluate with Euclidean distances
+    L = mean over anchors + regularization * mean |x|^norm_power
+
+    All negatives of the batch are used, not one per class as in the paper's batches. Evaluate with Euclidean distances
     of raw embeddings.
+
+    Args:
+        regularization: Weight of the penalty on the lengths of embeddings.
+        norm_power: Power of the length in the penalty; the code of Roth et al. (ICML 2020) has 1.
+        positives: "all" averages over the positives of an anchor, "one" draws one of them, as in Roth et al. (2020).
+        generator: Source of random numbers for positives="one"; by default a new one with seed 0.
+        reduction: "mean", "sum" or "none".
     """
 
     measure = "dot"
@@ -50,8 +66,8 @@ class NPair(Loss):
         super().__init__(reduction)
         self.regularization = regularization
         self.norm_power = norm_power
-        self.chooser = OnePositive.option(positives, generator)
-        self.by_rows = self.chooser is None  # one draw for the whole batch
+        self.chooser = OnePositiveMiner.from_option(positives, generator)
+        self.supports_chunks = self.chooser is None  # one draw for the whole batch
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         positives = pairs.positives if self.chooser is None else self.chooser.narrow(pairs.positives)
@@ -62,8 +78,8 @@ class NPair(Loss):
 
 
 def norm_penalty(embeddings: Tensor, weight: float, power: float) -> Tensor | None:
-    """weight |x|^power of each embedding (B,): keeps raw embeddings from growing without bound."""
+    """weight |x|^power of each embedding (B,): prevents raw embeddings from growing without bound."""
     if weight == 0:
         return None
     squared = embeddings.square().sum(dim=1)
-    return weight * (squared if power == 2 else root(squared).pow(power))
+    return weight * (squared if power == 2 else safe_sqrt(squared).pow(power))

@@ -1,13 +1,13 @@
-"""Normalised softmax: classify by the cosine to class vectors at a low temperature (Zhai & Wu, BMVC 2019)."""
+"""Normalized softmax: classify by the cosine to class vectors at a low temperature (Zhai & Wu, BMVC 2019)."""
 
 import math
 
 import torch
 
+from kinfold.losses.checks import check_positive
 from kinfold.losses.cross_entropy import cross_entropy
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
-from kinfold.losses.proxies import new_proxies
+from kinfold.losses.proxies import create_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
 
 
@@ -16,12 +16,20 @@ class NormalizedSoftmax(Loss):
 
     log sum_c exp(cos(x, p_c) / temperature) - cos(x, p_y) / temperature
 
-    >>> loss = NormalizedSoftmax(num_classes=2, dim=2)
-    >>> loss.proxies.data = torch.eye(2)
-    >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)
-    tensor(0.6931, grad_fn=<RoundBackward1>)
+    The "Softmax" of Roth et al. (ICML 2020).
 
-    The "Softmax" of the study by Roth et al. (ICML 2020).
+    Args:
+        num_classes: Number of classes.
+        dim: Dimension of the embeddings.
+        temperature: Divisor of the cosines.
+        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        reduction: "mean", "sum" or "none".
+
+    Example:
+        >>> loss = NormalizedSoftmax(num_classes=2, dim=2)
+        >>> loss.proxies.data = torch.eye(2)
+        >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)
+        tensor(0.6931, grad_fn=<RoundBackward1>)
     """
 
     def __init__(
@@ -33,10 +41,10 @@ class NormalizedSoftmax(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         self.temperature = temperature
-        spread = 1.0 / math.sqrt(max(1, dim))
-        self.proxies = new_proxies(num_classes, dim, init="uniform", scale=spread, generator=generator)
+        limit = 1.0 / math.sqrt(max(1, dim))
+        self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         return pairs.per_sample(

@@ -1,14 +1,14 @@
-"""Proxy-anchor: each class vector pulls its hardest samples and pushes the nearest others (Kim et al., CVPR 2020)."""
+"""Proxy-anchor: each class vector pulls its hardest samples and pushes near negatives (Kim et al., CVPR 2020)."""
 
 import math
 
 import torch
 from torch import Tensor
 
+from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.options import positive
-from kinfold.losses.proxies import new_proxies
+from kinfold.losses.proxies import create_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Relation
 from kinfold.pairs.masks import count
@@ -17,24 +17,40 @@ from kinfold.pairs.masks import count
 def proxy_anchor(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.1, scale: float = 32.0
 ) -> tuple[Tensor, Tensor]:
-    """Pull and push of every class, (C,) each, from similarities (C, B): the anchors are the class vectors.
+    """Pull and push of every class; the anchors are the class vectors.
 
     pull_c = log(1 + sum_{i of c} exp(-scale (s_ci - margin)))
     push_c = log(1 + sum_{i not of c} exp(scale (s_ci + margin)))
 
-    >>> own = torch.tensor([[True], [False]])
-    >>> pull, push = proxy_anchor(torch.tensor([[0.1], [-0.1]]), own, ~own)
-    >>> pull.round(decimals=4), push.round(decimals=4)
-    (tensor([0.6931, 0.0000]), tensor([0.0000, 0.6931]))
+    Args:
+        similarity: Cosines of class vectors and samples, (C, B).
+        positives, negatives: Boolean masks, (C, B).
+        margin: Positives should exceed it, negatives stay below its negative.
+        scale: Factor of the similarities.
+
+    Returns:
+        Pull (C,) and push (C,).
+
+    Example:
+        >>> positives = torch.tensor([[True], [False]])
+        >>> pull, push = proxy_anchor(torch.tensor([[0.1], [-0.1]]), positives, ~positives)
+        >>> pull.round(decimals=4), push.round(decimals=4)
+        (tensor([0.6931, 0.0000]), tensor([0.0000, 0.6931]))
     """
     pull = softplus(masked_logsumexp(similarity, positives, -scale) + scale * margin)
     return pull, softplus(masked_logsumexp(similarity, negatives, scale) + scale * margin)
 
 
 class ProxyAnchor(Loss):
-    """Mean pull over the classes in the batch plus mean push over all classes; the rows of this loss are the proxies.
+    """Mean pull over the classes in the batch plus mean push over all classes.
 
-    reduction="none" gives (C,), pull plus push of each class.
+    Args:
+        num_classes: Number of classes.
+        dim: Dimension of the embeddings.
+        margin: Positives should exceed it, negatives stay below its negative.
+        scale: Factor of the cosines.
+        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        reduction: "mean", "sum" or "none"; "none" returns pull plus push of each class, (C,).
     """
 
     proxies_are_anchors = True
@@ -49,11 +65,11 @@ class ProxyAnchor(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        positive(scale=scale)
+        check_positive(scale=scale)
         self.margin = margin
         self.scale = scale
-        spread = math.sqrt(2.0 / max(1, num_classes))
-        self.proxies = new_proxies(num_classes, dim, init="normal", scale=spread, generator=generator)
+        deviation = math.sqrt(2.0 / max(1, num_classes))
+        self.proxies = create_proxies(num_classes, dim, init="normal", scale=deviation, generator=generator)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         pull, push = proxy_anchor(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin, scale=self.scale)

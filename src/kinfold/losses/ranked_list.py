@@ -1,11 +1,11 @@
-"""Ranked list: kin inside one radius, others outside a larger one, hard others first (Wang et al., CVPR 2019)."""
+"""Ranked list loss: positives inside one radius, negatives outside a larger one (Wang et al., CVPR 2019)."""
 
 import torch
 from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import LOWEST, number
+from kinfold.pairs.masks import HUGE, mask_to_float
 
 
 def ranked_list(
@@ -18,20 +18,32 @@ def ranked_list(
     temperature: float = 10.0,
     balance: float = 0.5,
 ) -> Tensor:
-    """Loss of every anchor, (B,).
+    """Loss of every anchor.
 
     (1 - balance) mean over positives with d > boundary - margin of [d - (boundary - margin)]
     + balance sum_n w_n [boundary - d] / sum_n w_n over negatives with d < boundary, w = exp(temperature (boundary - d))
 
-    >>> kin = torch.tensor([[True, True, False]])
-    >>> ranked_list(torch.tensor([[1.0, 0.1, 1.0]]), kin, ~kin).round(decimals=4)
-    tensor([0.2000])
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Gap between the radius of positives and that of negatives.
+        boundary: Distance from which a negative costs nothing.
+        temperature: How strongly near negatives are preferred.
+        balance: Weight of the negative side, in [0, 1].
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> positives = torch.tensor([[True, True, False]])
+        >>> ranked_list(torch.tensor([[1.0, 0.1, 1.0]]), positives, ~positives).round(decimals=4)
+        tensor([0.2000])
     """
-    outside = relu(distance - (boundary - margin)) * number(positives, distance)
+    outside = relu(distance - (boundary - margin)) * mask_to_float(positives, distance)
     pull = outside.sum(dim=1) / outside.detach().sign().sum(dim=1).clamp(min=1)
     inside = relu(boundary - distance)
-    counted = number(negatives, distance) * inside.detach().sign()
-    weights = torch.softmax(temperature * inside + (counted - 1.0) * LOWEST, dim=1)
+    counted = mask_to_float(negatives, distance) * inside.detach().sign()
+    weights = torch.softmax(temperature * inside + (counted - 1.0) * HUGE, dim=1)
     push = (counted * weights * inside).sum(dim=1)
     return (1 - balance) * pull + balance * push
 
@@ -39,8 +51,14 @@ def ranked_list(
 class RankedList(Loss):
     """Mean over anchors, on Euclidean distances of unit vectors.
 
-    Defaults are the paper's for Stanford Online Products: boundary 1.2, margin 0.4, temperature 10, both sides in
-    balance. The weights of the negatives are differentiated too.
+    The weights of the negatives are differentiated too. The defaults are the paper's for Stanford Online Products.
+
+    Args:
+        margin: Gap between the radius of positives and that of negatives.
+        boundary: Distance from which a negative costs nothing.
+        temperature: How strongly near negatives are preferred; 0 weights all violated ones equally.
+        balance: Weight of the negative side, in [0, 1].
+        reduction: "mean", "sum" or "none".
     """
 
     measure = "euclidean"

@@ -1,35 +1,50 @@
-"""Similarity margin: kin above a threshold and others below it, each by a margin."""
+"""Similarity margin loss: positives above and negatives below a threshold, each by a margin (Qi et al., ECCV 2020)."""
 
 from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import number
+from kinfold.pairs.masks import mask_to_float
 
 
 def similarity_margin(
     similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2, threshold: float = 0.5
 ) -> Tensor:
-    """Loss of every pair, (B, R); zero where a pair is in neither mask.
+    """Loss of every pair, zero where a pair is neither positive nor negative.
 
     positive: [margin + threshold - s]+        negative: [margin + s - threshold]+
 
-    >>> import torch
-    >>> s = torch.tensor([[0.9, 0.6, 0.6, 0.2]])
-    >>> kin = torch.tensor([[True, True, False, False]])
-    >>> similarity_margin(s, kin, ~kin).round(decimals=4)
-    tensor([[0.0000, 0.1000, 0.3000, 0.0000]])
+    Args:
+        similarity: Cosine similarities, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Required distance from the threshold.
+        threshold: Similarity that separates positives from negatives.
+
+    Returns:
+        (B, R).
+
+    Example:
+        >>> import torch
+        >>> similarity = torch.tensor([[0.9, 0.6, 0.6, 0.2]])
+        >>> positives = torch.tensor([[True, True, False, False]])
+        >>> similarity_margin(similarity, positives, ~positives).round(decimals=4)
+        tensor([[0.0000, 0.1000, 0.3000, 0.0000]])
     """
-    kin, other = number(positives, similarity), number(negatives, similarity)
-    violation = (similarity - threshold) * (other - kin)
-    return relu(violation + margin) * (kin + other)
+    positive, negative = mask_to_float(positives, similarity), mask_to_float(negatives, similarity)
+    violation = (similarity - threshold) * (negative - positive)
+    return relu(violation + margin) * (positive + negative)
 
 
 class SimilarityMargin(Loss):
     """Hinge on the cosine of every pair; the mean is over all pairs.
 
     The pair loss of the DRO framework (Qi et al., 2020, "A Simple and Effective Framework for Pairwise Deep Metric
-    Learning"), there called margin loss; the margin loss of Wu et al. is `margin`.
+    Learning"), where it is called margin loss. The margin loss of Wu et al. is `margin`.
+
+    Args:
+        margin: Required distance from the threshold.
+        threshold: Similarity that separates positives from negatives.
+        reduction: "mean", "sum" or "none".
     """
 
     kind = "pair"
@@ -40,8 +55,7 @@ class SimilarityMargin(Loss):
         self.threshold = threshold
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_pair(
-            similarity_margin(
-                pairs.scores, pairs.positives, pairs.negatives, margin=self.margin, threshold=self.threshold
-            )
+        values = similarity_margin(
+            pairs.scores, pairs.positives, pairs.negatives, margin=self.margin, threshold=self.threshold
         )
+        return pairs.per_pair(values)

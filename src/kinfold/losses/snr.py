@@ -1,4 +1,4 @@
-"""SNR: a triplet loss on signal-to-noise ratios instead of distances (Yuan et al., CVPR 2019)."""
+"""SNR loss: a triplet loss on signal-to-noise ratios instead of distances (Yuan et al., CVPR 2019)."""
 
 import torch
 from torch import Tensor, relu
@@ -10,16 +10,22 @@ from kinfold.pairs import Quadruplets, Triplets
 
 
 class SNR(Loss):
-    """Sum over triplets divided by the violated ones, plus `regularization` times the mean of |sum of the features|.
+    """Sum over triplets divided by the number of violated ones, plus a penalty on feature sums.
 
     [SNR(a, p) - SNR(a, n) + margin]+,   SNR(a, x) = Var(a - x) / Var(a) over the features of unit vectors
 
-    >>> x, y = torch.eye(4), torch.tensor([0, 0, 1, 1])
-    >>> SNR(regularization=0.0)(x, y).round(decimals=4)
-    tensor(0.2000)
+    The penalty, regularization * mean |sum of the features|, keeps features at mean zero, which the ratio assumes. Roth
+    et al. (ICML 2020) used regularization=0 with their distance-weighted miner.
 
-    The regulariser keeps features at mean zero, which the ratio assumes. The study of Roth et al. (ICML 2020) ran it
-    with regularization=0 wherever its distance-weighted miner was used.
+    Args:
+        margin: Required gap between the ratios of the positive and the negative.
+        regularization: Weight of the penalty.
+        reduction: "mean", "sum" or "none".
+
+    Example:
+        >>> x, y = torch.eye(4), torch.tensor([0, 0, 1, 1])
+        >>> SNR(regularization=0.0)(x, y).round(decimals=4)
+        tensor(0.2000)
     """
 
     measure = "snr"
@@ -42,6 +48,6 @@ class SNR(Loss):
     def penalty(self, embeddings: Tensor) -> Tensor | None:
         if self.regularization == 0:
             return None
-        length: Tensor = torch.linalg.vector_norm(embeddings, dim=1)  # a normalised copy would cost more
-        usual = (length > 1e-12) & length.isfinite()
-        return self.regularization * torch.where(usual, embeddings.sum(dim=1).abs() / length.clamp(min=1e-12), 0.0)
+        length: Tensor = torch.linalg.vector_norm(embeddings, dim=1)  # a normalized copy would cost more
+        is_usual = (length > 1e-12) & length.isfinite()
+        return self.regularization * torch.where(is_usual, embeddings.sum(dim=1).abs() / length.clamp(min=1e-12), 0.0)

@@ -1,15 +1,16 @@
-"""Triplet: every positive nearer than every negative by a margin (Schroff et al., CVPR 2015)."""
+"""Triplet loss: every positive nearer than every negative by a margin (Schroff et al., CVPR 2015)."""
 
 from typing import Literal
 
 import torch
 from torch import Tensor, relu
 
+from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Quadruplets, Triplets
-from kinfold.pairs.masks import LOWEST, columns, count, number
-from kinfold.pairs.measures import root
+from kinfold.pairs.masks import HUGE, count, list_columns, mask_to_float
+from kinfold.pairs.measures import safe_sqrt
 from kinfold.pairs.transforms import is_transformed
 
 # positives per anchor up to which one pass for each is faster than sorting
@@ -19,59 +20,73 @@ _FEW = 16
 def all_triplets(
     distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2
 ) -> tuple[Tensor, Tensor]:
-    """Sum over all triplets of each anchor (B,), and how many of them are active (B,).
+    """Sum over all triplets of each anchor, and the number of active ones, whose term is positive.
 
     sum_p sum_n [d_ap - d_an + margin]+
 
-    The sum is linear in the distances once it is known how many negatives each positive loses to and the reverse. Those
-    counts come from one pass for each of the few positives of an anchor, or from sorting them and bucketing the
-    negatives where they are many, so no triplet is ever listed: O(B R log P) time, O(B R) memory, exact gradients.
+    The sum is linear in the distances once the number of active triplets of each positive and of each negative is
+    known. These counts come from one pass per positive if an anchor has few of them, else from sorting the positives
+    and bucketing the negatives. No triplet is listed: O(B R log P) time, O(B R) memory, exact gradients.
 
-    >>> d = torch.tensor([[0.0, 0.5, 0.6, 2.0]])
-    >>> kin, other = torch.tensor([[False, True, False, False]]), torch.tensor([[False, False, True, True]])
-    >>> all_triplets(d, kin, other, margin=0.2)[0].round(decimals=4)
-    tensor([0.1000])
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+        margin: Required gap between the distances of the negative and the positive.
+
+    Returns:
+        Sums (B,) and counts (B,).
+
+    Example:
+        >>> distance = torch.tensor([[0.5, 0.6, 2.0]])
+        >>> positives = torch.tensor([[True, False, False]])
+        >>> all_triplets(distance, positives, ~positives, margin=0.2)[0].round(decimals=4)
+        tensor([0.1000])
     """
     with torch.no_grad():
-        signs, active = _net_counts(distance, positives, negatives, margin)
-    return (signs * distance).sum(dim=1) + margin * active, active
+        signed_counts, active = _count_active(distance, positives, negatives, margin)
+    return (signed_counts * distance).sum(dim=1) + margin * active, active
 
 
-def _net_counts(distance: Tensor, positives: Tensor, negatives: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """(B, R) number of active triplets of each positive, minus that of each negative; and all per anchor."""
-    index, exists = columns(positives)
-    reach = torch.where(exists, distance.gather(1, index) + margin, -LOWEST)  # (B, W)
+def _count_active(distance: Tensor, positives: Tensor, negatives: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """Active triplets of each positive, minus those of each negative (B, R); and all of each anchor (B,)."""
+    index, exists = list_columns(positives)
+    reach = torch.where(exists, distance.gather(1, index) + margin, -HUGE)  # (B, W)
     width = reach.shape[1]
     if width > _FEW and not is_transformed():
-        beyond, won = _by_sorting(distance, negatives, reach)
+        negative_counts, positive_counts = _count_by_sorting(distance, negatives, reach)
     else:
-        beyond, other = torch.zeros_like(distance), number(negatives, distance)
-        each = []
-        for place in range(width):
-            active = (reach[:, place, None] - distance).sign_().relu_().mul_(other)
-            beyond += active
-            each.append(active.sum(dim=1))
-        won = torch.stack(each, dim=1)
-    return (-beyond).scatter_add(1, index, torch.where(exists, won, 0.0)), beyond.sum(dim=1)
+        negative_counts, is_negative = torch.zeros_like(distance), mask_to_float(negatives, distance)
+        sums = []
+        for column in range(width):
+            active = (reach[:, column, None] - distance).sign_().relu_().mul_(is_negative)
+            negative_counts += active
+            sums.append(active.sum(dim=1))
+        positive_counts = torch.stack(sums, dim=1)
+    signed = (-negative_counts).scatter_add(1, index, torch.where(exists, positive_counts, 0.0))
+    return signed, negative_counts.sum(dim=1)
 
 
-def _by_sorting(distance: Tensor, negatives: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """How many positives reach beyond each negative, (B, R), and how many negatives each reaches beyond, (B, W)."""
+def _count_by_sorting(distance: Tensor, negatives: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Active triplets of each negative (B, R), and of each positive (B, W), from d_ap + margin = `reach` (B, W)."""
     width = reach.shape[1]
     ascending, order = reach.sort(dim=1)
-    beyond = width - torch.searchsorted(ascending, distance, right=True)  # d_ap + margin > d_an
-    beyond = beyond * negatives
+    negative_counts = width - torch.searchsorted(ascending, distance, right=True)  # d_ap + margin > d_an
+    negative_counts = negative_counts * negatives
     tally = torch.zeros(reach.shape[0], width + 1, dtype=distance.dtype, device=distance.device)
-    tally.scatter_add_(1, beyond, number(negatives, distance))
-    # the positive of descending rank r is active with every negative that more than r positives reach beyond
-    won = tally.flip(dims=(1,)).cumsum(dim=1)[:, :-1]  # ascending order: the farthest positive last
-    return beyond.to(distance.dtype), torch.zeros_like(won).scatter(1, order, won)
+    tally.scatter_add_(1, negative_counts, mask_to_float(negatives, distance))
+    # the positive of descending rank r is active with every negative that more than r positives are active with
+    positive_counts = tally.flip(dims=(1,)).cumsum(dim=1)[:, :-1]  # in ascending order of `reach`
+    return negative_counts.to(distance.dtype), torch.zeros_like(positive_counts).scatter(1, order, positive_counts)
 
 
 class Triplet(Loss):
-    """Mean over all triplets, or over those of a miner; `average="active"` divides by the violated ones only.
+    """Mean over all triplets, or over those of a miner.
 
-    Squared Euclidean distances of unit vectors, as in FaceNet; `squared=False` takes the distances themselves.
+    Args:
+        margin: Required gap between the distances of the negative and the positive.
+        squared: True uses squared Euclidean distances of unit vectors, as FaceNet does; False the distances themselves.
+        average: "all" divides by the number of triplets, "active" by the number of violated ones.
+        reduction: "mean", "sum" or "none".
     """
 
     measure = "squared-euclidean"
@@ -84,14 +99,13 @@ class Triplet(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        if average not in ("all", "active"):
-            raise ValueError(f"average must be 'all' or 'active', got {average!r}")
+        check_choice("average", average, ("all", "active"))
         self.margin = margin
         self.squared = squared
         self.average = average
 
     def terms(self, pairs: ScoredPairs) -> Terms:
-        distance = pairs.scores if self.squared else root(pairs.scores)
+        distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
         values, active = all_triplets(distance, pairs.positives, pairs.negatives, margin=self.margin)
         every = count(pairs.positives).long() * count(pairs.negatives)
         return Terms.over(values, (active if self.average == "active" else every).sum())
@@ -99,6 +113,6 @@ class Triplet(Loss):
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         if isinstance(tuples, Quadruplets):
             return None
-        kin, other = scores if self.squared else root(scores)
-        values = torch.where(tuples.valid, relu(kin - other + self.margin), 0.0)
+        positive, negative = scores if self.squared else safe_sqrt(scores)
+        values = torch.where(tuples.valid, relu(positive - negative + self.margin), 0.0)
         return Terms.over(values, ((values > 0) if self.average == "active" else tuples.valid).sum())

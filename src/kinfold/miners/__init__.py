@@ -1,43 +1,57 @@
-"""Which pairs or triplets a loss should look at: a relation made narrower, or one triplet per anchor."""
+"""Miners select the pairs or triplets that a loss uses: a narrower relation, or one triplet per anchor.
+
+>>> import torch, kinfold
+>>> miner = kinfold.miners.create("hard")
+>>> miner(torch.eye(4), torch.tensor([0, 0, 1, 1])).negative
+tensor([2, 2, 0, 0])
+"""
 
 from typing import Any
 
 from kinfold import registry
-from kinfold.miners.all import All
-from kinfold.miners.distance_weighted import DistanceWeighted
-from kinfold.miners.distance_weighted_pairs import DistanceWeightedPairs
-from kinfold.miners.drml_hard import DRMLHard
-from kinfold.miners.hard import Hard
+from kinfold.miners.all_pairs import AllPairsMiner
+from kinfold.miners.distance_weighted import DistanceWeightedMiner
+from kinfold.miners.distance_weighted_pairs import DistanceWeightedPairsMiner
+from kinfold.miners.drml_hard import DRMLHardMiner
+from kinfold.miners.hard import HardMiner
+from kinfold.miners.informative_pairs import MultiSimilarityMiner
 from kinfold.miners.miner import Miner
-from kinfold.miners.multi_similarity import MultiSimilarity
-from kinfold.miners.random import Random
-from kinfold.miners.semihard import Semihard
-from kinfold.miners.semihard_band import SemihardBand
-from kinfold.miners.semihard_pairs import SemihardPairs
-from kinfold.miners.softhard import Softhard
+from kinfold.miners.random_triplets import RandomMiner
+from kinfold.miners.semihard import SemihardMiner
+from kinfold.miners.semihard_band import SemihardBandMiner
+from kinfold.miners.semihard_pairs import SemihardPairsMiner
+from kinfold.miners.softhard import SofthardMiner
 
 __all__ = [
-    "All",
-    "DRMLHard",
-    "DistanceWeighted",
-    "DistanceWeightedPairs",
-    "Hard",
+    "AllPairsMiner",
+    "DRMLHardMiner",
+    "DistanceWeightedMiner",
+    "DistanceWeightedPairsMiner",
+    "HardMiner",
     "Miner",
-    "MultiSimilarity",
-    "Random",
-    "Semihard",
-    "SemihardBand",
-    "SemihardPairs",
-    "Softhard",
+    "MultiSimilarityMiner",
+    "RandomMiner",
+    "SemihardBandMiner",
+    "SemihardMiner",
+    "SemihardPairsMiner",
+    "SofthardMiner",
     "create",
 ]
 
 
 def create(name: str, **options: Any) -> Miner:
-    """Make a miner by its registered name.
+    """Create a miner by its registered name.
 
-    >>> create("semihard", margin=0.1).margin
-    0.1
+    Args:
+        name: A name of `kinfold.list("miners")`.
+        **options: Constructor arguments of the miner.
+
+    Raises:
+        ValueError: The name or an option is unknown; the message suggests the nearest one.
+
+    Example:
+        >>> create("semihard", margin=0.1).margin
+        0.1
     """
     miner = registry.create("miners", name, **options)
     assert isinstance(miner, Miner)

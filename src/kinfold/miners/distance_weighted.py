@@ -1,12 +1,12 @@
-"""Negatives drawn against the density of distances on the sphere (Wu et al., ICCV 2017)."""
+"""Distance-weighted sampling: negatives drawn against the density of distances on the sphere (Wu et al., ICCV 2017)."""
 
 import torch
 from torch import Tensor
 
-from kinfold.miners.drawing import choose, draw, or_all
-from kinfold.miners.miner import Miner, similarities
-from kinfold.pairs import Triplets, View
-from kinfold.pairs.masks import lowered
+from kinfold.miners.drawing import draw_uniform, draw_weighted, fall_back
+from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.masks import mask_out
 
 
 def log_inverse_density(similarity: Tensor, dim: int, lower_cutoff: float) -> Tensor:
@@ -24,21 +24,25 @@ def log_inverse_density(similarity: Tensor, dim: int, lower_cutoff: float) -> Te
 def negative_weights(
     similarity: Tensor, negatives: Tensor, dim: int, lower_cutoff: float, upper_cutoff: float | None
 ) -> Tensor:
-    """(B, R) weights with maximum 1 per row; uniform over the negatives where none lies within the upper cutoff."""
+    """Sampling weights (B, R) with maximum 1 per row; uniform over all negatives if none is within the upper cutoff."""
     if similarity.shape[1] == 0:
         return similarity
     near = negatives if upper_cutoff is None else negatives & (2.0 - 2.0 * similarity <= upper_cutoff**2)
-    logs = lowered(log_inverse_density(similarity, dim, lower_cutoff), near)
-    weights = (logs - logs.amax(dim=1, keepdim=True)).exp_()  # one everywhere in a row without a near one
-    return weights.mul_(or_all(near, negatives).view(torch.uint8))
+    logs = mask_out(log_inverse_density(similarity, dim, lower_cutoff), near)
+    weights = (logs - logs.amax(dim=1, keepdim=True)).exp_()  # one everywhere in a row without a near negative
+    return weights.mul_(fall_back(near, negatives).view(torch.uint8))
 
 
-class DistanceWeighted(Miner):
-    """One uniform positive per anchor, one negative with probability ~ 1 / density of its distance.
+class DistanceWeightedMiner(Miner):
+    """Draw one uniform positive per anchor, and one negative with probability ~ 1 / density of its distance.
 
-    Distances are clamped below at `lower_cutoff`; negatives beyond `upper_cutoff` are left out (None keeps them, as the
-    study of Roth et al. ran it); where none is left the draw is uniform over all negatives. An anchor without a
-    positive is skipped, or kept as (a, a, n) with `keep_singletons`.
+    Args:
+        lower_cutoff: Smaller distances are treated as this distance.
+        upper_cutoff: Negatives at larger distances are not drawn, unless an anchor has no others; then the draw is
+            uniform over all its negatives. None has no limit, as in the experiments of Roth et al. (2020).
+        keep_singletons: Whether an anchor without a positive yields the triplet (a, a, n); otherwise it yields none.
+        switch: Probability of replacing a triplet by (a, a, n) with n of the class of a, see `Miner`.
+        generator: Source of random numbers; by default a new one with seed 0.
     """
 
     def __init__(
@@ -56,14 +60,14 @@ class DistanceWeighted(Miner):
         self.upper_cutoff = upper_cutoff
         self.keep_singletons = keep_singletons
 
-    def mine(self, seen: View) -> Triplets:
-        similarity = similarities(seen)
-        dim = seen.anchors.shape[1]
-        weights = negative_weights(similarity, seen.relation.negatives, dim, self.lower_cutoff, self.upper_cutoff)
-        positive, has_positive = choose(seen.relation.positives, self.generator)
-        negative, has_negative = draw(weights, self.generator)
+    def mine(self, batch: PairBatch) -> Triplets:
+        similarity = compute_similarities(batch)
+        dim = batch.anchors.shape[1]
+        weights = negative_weights(similarity, batch.relation.negatives, dim, self.lower_cutoff, self.upper_cutoff)
+        positive, has_positive = draw_uniform(batch.relation.positives, self.generator)
+        negative, has_negative = draw_weighted(weights, self.generator)
         if self.keep_singletons:
-            itself, present = self.own_index(seen)
-            positive = torch.where(has_positive, positive, itself)
-            has_positive = has_positive | present
-        return self.triplets(seen, positive, negative, has_positive & has_negative)
+            anchor, is_reference = self.find_anchors(batch)
+            positive = torch.where(has_positive, positive, anchor)
+            has_positive = has_positive | is_reference
+        return self.make_triplets(batch, positive, negative, has_positive & has_negative)

@@ -1,15 +1,21 @@
-"""All positives, and for each of them one negative drawn against the density of distances (Wu et al., ICCV 2017)."""
+"""All positives, and for each of them one negative by distance-weighted sampling (Wu et al., ICCV 2017)."""
 
 import torch
 
 from kinfold.miners.distance_weighted import negative_weights
-from kinfold.miners.drawing import take_first
-from kinfold.miners.miner import Miner, similarities
-from kinfold.pairs import Relation, View
+from kinfold.miners.drawing import mark_smallest
+from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.pairs import PairBatch, Relation
 
 
-class DistanceWeightedPairs(Miner):
-    """As many distinct negatives as an anchor has positives, drawn one after the other by distance weighting."""
+class DistanceWeightedPairsMiner(Miner):
+    """Select all positives, and as many distinct negatives of each anchor, drawn by distance weighting.
+
+    Args:
+        lower_cutoff: Smaller distances are treated as this distance.
+        upper_cutoff: Negatives at larger distances are not drawn, unless an anchor has no others. None has no limit.
+        generator: Source of random numbers; by default a new one with seed 0.
+    """
 
     def __init__(
         self,
@@ -21,14 +27,14 @@ class DistanceWeightedPairs(Miner):
         self.lower_cutoff = lower_cutoff
         self.upper_cutoff = upper_cutoff
 
-    def mine(self, seen: View) -> Relation:
-        positives, negatives = seen.relation.positives, seen.relation.negatives
+    def mine(self, batch: PairBatch) -> Relation:
+        positives, negatives = batch.relation.positives, batch.relation.negatives
         if positives.numel() == 0:
-            return seen.relation
-        similarity = similarities(seen)
-        weights = negative_weights(similarity, negatives, seen.anchors.shape[1], self.lower_cutoff, self.upper_cutoff)
+            return batch.relation
+        dim = batch.anchors.shape[1]
+        weights = negative_weights(compute_similarities(batch), negatives, dim, self.lower_cutoff, self.upper_cutoff)
         # the order of arrival in a race of exponential clocks is a weighted draw without replacement
         clocks = torch.empty(weights.shape, dtype=weights.dtype, device=self.generator.device)
         arrival = clocks.exponential_(generator=self.generator).to(weights.device) / weights
-        # weight zero never arrives
-        return Relation(positives, take_first(arrival, positives.sum(dim=1)) & negatives)
+        # an entry of weight zero never arrives
+        return Relation(positives, mark_smallest(arrival, positives.sum(dim=1)) & negatives)

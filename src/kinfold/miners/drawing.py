@@ -1,4 +1,4 @@
-"""Drawing one column per row, uniformly or by weight, from an explicit generator."""
+"""Draw one column per row, uniformly or by weight, from an explicit generator."""
 
 import torch
 from torch import Tensor
@@ -6,51 +6,58 @@ from torch import Tensor
 from kinfold.pairs.masks import count
 
 
-def or_all(some: Tensor, every: Tensor) -> Tensor:
-    """The first mask, and in rows where it is empty the second, which contains it."""
-    return some | (every & (count(some) == 0)[:, None])
+def fall_back(preferred: Tensor, every: Tensor) -> Tensor:
+    """Return the mask `preferred`, and `every` in the rows where it is empty; `every` contains `preferred`."""
+    return preferred | (every & (count(preferred) == 0)[:, None])
 
 
-def choose(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A uniformly drawn True column of each row (B,), and whether the row has one.
+def draw_uniform(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a True column of each row uniformly.
 
-    >>> choose(torch.tensor([[False, True], [False, False]]), torch.Generator())
-    (tensor([1, 0]), tensor([ True, False]))
+    Returns:
+        Column of each row (B,), and whether the row has a True column (B,).
+
+    Example:
+        >>> draw_uniform(torch.tensor([[False, True], [False, False]]), torch.Generator())
+        (tensor([1, 0]), tensor([ True, False]))
     """
-    # float32 counts whole numbers exactly up to 2^24 columns
-    return draw(mask.view(torch.uint8).float(), generator)
+    # float32 represents counts exactly up to 2^24 columns
+    return draw_weighted(mask.view(torch.uint8).float(), generator)
 
 
-def draw(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A column of each row (B,) with probability in proportion to its weight >= 0, and whether any weight is positive.
+def draw_weighted(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a column of each row with probability proportional to its weight, which is not negative.
 
-    One random number per row is laid on the running sum of the weights.
+    One random number per row is compared with the cumulative sum of the weights.
+
+    Returns:
+        Column of each row (B,), and whether the row has a positive weight (B,).
     """
     rows, columns = weights.shape
     chance = torch.rand(rows, generator=generator, device=generator.device, dtype=torch.float64)
     chance = chance.to(weights.device, weights.dtype)
     if columns == 0:
         return torch.zeros(rows, dtype=torch.int64, device=weights.device), torch.zeros_like(chance, dtype=torch.bool)
-    running = weights.cumsum(dim=1)
-    total = running[:, -1]
-    found = total > 0
-    # strictly below the total, so that a column of positive weight always lies above the mark
-    mark = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
-    index = torch.searchsorted(running, mark[:, None], right=True).squeeze(1).clamp(max=columns - 1)
-    return torch.where(found, index, 0), found
+    cumulative = weights.cumsum(dim=1)
+    total = cumulative[:, -1]
+    exists = total > 0
+    # strictly below the total, so that the search ends at a column of positive weight
+    level = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
+    index = torch.searchsorted(cumulative, level[:, None], right=True).squeeze(1).clamp(max=columns - 1)
+    return torch.where(exists, index, 0), exists
 
 
-def take_first(order: Tensor, counts: Tensor) -> Tensor:
+def mark_smallest(order: Tensor, counts: Tensor) -> Tensor:
     """Mark the `counts` (B,) smallest finite entries of each row of `order` (B, R).
 
-    >>> take_first(torch.tensor([[0.3, 0.1, 0.2], [torch.inf, 0.5, torch.inf]]), torch.tensor([2, 2]))
+    >>> mark_smallest(torch.tensor([[0.3, 0.1, 0.2], [torch.inf, 0.5, torch.inf]]), torch.tensor([2, 2]))
     tensor([[False,  True,  True],
             [False,  True, False]])
     """
-    marked = torch.zeros_like(order, dtype=torch.bool)
+    mask = torch.zeros_like(order, dtype=torch.bool)
     most = min(int(counts.max()), order.shape[1]) if order.numel() else 0
     if most == 0:
-        return marked
-    first = order.topk(most, dim=1, largest=False, sorted=True)
-    taken = torch.arange(most, device=counts.device) < counts[:, None]
-    return marked.scatter_(1, first.indices, taken & first.values.isfinite())
+        return mask
+    smallest = order.topk(most, dim=1, largest=False, sorted=True)
+    is_marked = torch.arange(most, device=counts.device) < counts[:, None]
+    return mask.scatter_(1, smallest.indices, is_marked & smallest.values.isfinite())

@@ -1,39 +1,44 @@
-"""The selector that the released code of DRML calls distance weighted: the nearest negative, but none too near."""
+"""The triplet selection in the released code of DRML: the nearest negative with a lower limit on distances."""
 
 import torch
 
-from kinfold.miners.drawing import choose
-from kinfold.miners.miner import Miner, sphere_distances
-from kinfold.pairs import Triplets, View
-from kinfold.pairs.masks import lowered
+from kinfold.miners.drawing import draw_uniform
+from kinfold.miners.miner import Miner, compute_distances
+from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.masks import mask_out
 
 
-class DRMLHard(Miner):
-    """A uniform positive, and the negative at the smallest distance max(d(a,n), c), the first of several.
+class DRMLHardMiner(Miner):
+    """Draw a uniform positive, and take the negative with the smallest max(d(a,n), c), the first one of equal ones.
 
-    c is the smaller of `cutoff` and the largest distance of any positive pair of the batch. All negatives within c tie,
-    and the first of them in the batch is taken: its place, not its distance, decides. An anchor without a positive or a
-    negative is skipped, where the released code raises or takes a positive for a negative.
+    c is the smaller of `cutoff` and the largest distance of any positive pair of the batch. All negatives within c are
+    equal, and the first of them in the batch is taken. An anchor without a positive or a negative has no triplet; the
+    released code raises an error there or takes a positive for a negative.
 
-    Zheng et al., ICCV 2021, as released; `distance-weighted` is the method (Wu et al., ICCV 2017) that its tables name.
+    Zheng et al., ICCV 2021, as released. Their code calls it distance weighted; the method of that name (Wu et al.,
+    ICCV 2017) is `distance-weighted`.
+
+    Args:
+        cutoff: Upper limit of c, a distance of unit vectors.
+        generator: Source of random numbers; by default a new one with seed 0.
     """
 
-    by_rows = False  # c depends on the whole batch
+    supports_chunks = False  # c depends on the whole batch
 
     def __init__(self, cutoff: float = 0.5, generator: torch.Generator | None = None) -> None:
         super().__init__(generator)
         if cutoff < 0:
-            raise ValueError(f"cutoff is a distance from 0 up, got {cutoff}")
+            raise ValueError(f"cutoff must be a distance of at least 0, got {cutoff}")
         self.cutoff = cutoff
 
-    def mine(self, seen: View) -> Triplets:
-        relation = seen.relation
-        positive, _ = choose(relation.positives, self.generator)
+    def mine(self, batch: PairBatch) -> Triplets:
+        relation = batch.relation
+        positive, _ = draw_uniform(relation.positives, self.generator)
         if relation.positives.numel() == 0:
-            return self.triplets(seen, positive, positive, relation.has_both())
-        distance = sphere_distances(seen)
-        # below zero where there is no positive pair at all, and then nobody has a triplet
-        farthest = lowered(distance, relation.positives).amax()
+            return self.make_triplets(batch, positive, positive, relation.has_both())
+        distance = compute_distances(batch)
+        # below zero if there is no positive pair at all, and then no anchor has a triplet
+        farthest = mask_out(distance, relation.positives).amax()
         clamped = distance.clamp_min(farthest.clamp(0.0, self.cutoff))
-        negative = lowered(-clamped, relation.negatives).argmax(dim=1)
-        return self.triplets(seen, positive, negative, relation.contains(positive, negative))
+        negative = mask_out(-clamped, relation.negatives).argmax(dim=1)
+        return self.make_triplets(batch, positive, negative, relation.contains_triplets(positive, negative))

@@ -1,25 +1,30 @@
-"""Batch hard: the farthest positive and the nearest negative of every anchor (Hermans et al., 2017)."""
+"""Batch-hard mining: the farthest positive and the nearest negative of every anchor (Hermans et al., 2017)."""
 
 import torch
 
-from kinfold.miners.miner import Miner, sphere_distances
-from kinfold.pairs import Triplets, View
-from kinfold.pairs.masks import lowered
+from kinfold.miners.miner import Miner, compute_distances
+from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.masks import mask_out
 
 
-class Hard(Miner):
-    """The hardest triplet of each anchor. Draws nothing, unless `switch` is set."""
+class HardMiner(Miner):
+    """Select the hardest triplet of each anchor. Nothing is random, unless `switch` is set.
+
+    Args:
+        switch: Probability of replacing a triplet by (a, a, n) with n of the class of a, see `Miner`.
+        generator: Source of random numbers; by default a new one with seed 0.
+    """
 
     def __init__(self, switch: float = 0.0, generator: torch.Generator | None = None) -> None:
         super().__init__(generator, switch)
 
-    def mine(self, seen: View) -> Triplets:
-        relation = seen.relation
+    def mine(self, batch: PairBatch) -> Triplets:
+        relation = batch.relation
         if relation.positives.shape[1] == 0:
             valid = relation.has_both()
             index = torch.zeros_like(valid, dtype=torch.int64)
-            return self.triplets(seen, index, index, valid)
-        distance = sphere_distances(seen)
-        positive = lowered(distance, relation.positives).argmax(dim=1)
-        negative = lowered(-distance, relation.negatives).argmax(dim=1)
-        return self.triplets(seen, positive, negative, relation.contains(positive, negative))
+            return self.make_triplets(batch, index, index, valid)
+        distance = compute_distances(batch)
+        positive = mask_out(distance, relation.positives).argmax(dim=1)
+        negative = mask_out(-distance, relation.negatives).argmax(dim=1)
+        return self.make_triplets(batch, positive, negative, relation.contains_triplets(positive, negative))

@@ -1,28 +1,44 @@
-"""What all miners share: the call, the source of random numbers, and the switch of rho-regularisation."""
+"""What all miners share: the call, the random number generator, and the `switch` of rho-regularization."""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from kinfold.miners.drawing import choose
-from kinfold.pairs import Labels, Relation, Triplets, View, dot, full_precision, normalize, sphere_distance, view
+from kinfold.miners.drawing import draw_uniform
+from kinfold.pairs import (
+    Labels,
+    PairBatch,
+    Relation,
+    Triplets,
+    dot,
+    full_precision,
+    make_pair_batch,
+    normalize,
+    sphere_distance,
+)
 
-# pairs that are looked at together: 4 MB in float32, which the processor's cache holds
-BLOCK_PAIRS = 2**20
+# pairs in a row chunk: 4 MB in float32, which fits into the processor's cache
+CHUNK_PAIRS = 2**20
 
 
 class Miner(nn.Module):
-    """Narrow a relation to the pairs that matter, or draw one triplet per anchor; no gradient passes through.
+    """Base class: select the pairs that a loss uses, or one triplet per anchor. No gradient passes through.
 
-    Distances are Euclidean on L2-normalised embeddings. Random draws come from `generator` alone; without one the
-    miner owns a generator seeded with 0. Its state is part of `state_dict`.
+    A subclass implements `mine`. Distances are Euclidean distances of L2-normalized embeddings. Random numbers come
+    from `generator` only, and its state is part of `state_dict`.
 
-    `switch` (triplet miners only) is the rho-regularisation of Roth et al. (ICML 2020): with this probability an
-    anchor's triplet becomes (a, a, n) with n a uniformly drawn class mate of a, so that kin are pushed apart.
+    Args:
+        generator: Source of random numbers; by default a new one with seed 0.
+        switch: Rho-regularization of Roth et al. (ICML 2020), for triplet miners: with this probability the triplet of
+            an anchor a is replaced by (a, a, n), where n is a random item of the class of a. This pushes positives
+            apart.
+
+    Attributes:
+        supports_chunks: Whether `mine` may be called for a part of the anchors at a time.
     """
 
-    by_rows = True
+    supports_chunks = True
 
     def __init__(self, generator: torch.Generator | None = None, switch: float = 0.0) -> None:
         super().__init__()
@@ -42,11 +58,11 @@ class Miner(nn.Module):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
     ) -> Relation | Triplets:
-        """The narrower relation, or the triplets; arguments as those of a loss."""
+        """Return the selected pairs or triplets; arguments as in `kinfold.pairs.make_pair_batch`."""
         if labels is not None and relation is not None:
             raise ValueError("a miner takes positives and negatives from labels or from relation=: give one of them")
         with torch.no_grad(), full_precision(embeddings):
-            seen = view(
+            batch = make_pair_batch(
                 embeddings,
                 labels,
                 relation=relation,
@@ -55,50 +71,53 @@ class Miner(nn.Module):
                 ids=ids,
                 ref_ids=ref_ids,
             )
-            if seen.relation.degree is not None:
-                raise ValueError("a miner needs a boolean relation: kin or not; threshold the real-valued one first")
-            return self.look(seen)
+            if batch.relation.degree is not None:
+                raise ValueError("a miner needs a boolean relation: apply a threshold to the real-valued one first")
+            return self.select(batch)
 
-    def look(self, seen: View) -> Relation | Triplets:
-        """What is mined in a view, by blocks of rows where it is large."""
-        x = normalize(seen.anchors)
-        seen = replace(seen, anchors=x, references=x if seen.symmetric else normalize(seen.references))
-        count, columns = seen.relation.positives.shape
-        rows = max(64, BLOCK_PAIRS // max(1, columns))
-        if not self.by_rows or count <= rows:
-            return self.mine(seen)
-        found = [self.mine(seen.rows(slice(start, min(start + rows, count)))) for start in range(0, count, rows)]
-        return _joined(found)
+    def select(self, batch: PairBatch) -> Relation | Triplets:
+        """Normalize the embeddings of a batch and mine it, in row chunks if it is large."""
+        x = normalize(batch.anchors)
+        batch = replace(batch, anchors=x, references=x if batch.symmetric else normalize(batch.references))
+        count, columns = batch.relation.positives.shape
+        rows = max(64, CHUNK_PAIRS // max(1, columns))
+        if not self.supports_chunks or count <= rows:
+            return self.mine(batch)
+        starts = range(0, count, rows)
+        return _concatenate([self.mine(batch.select_rows(slice(start, min(start + rows, count)))) for start in starts])
 
-    def mine(self, seen: View) -> Relation | Triplets:
-        """The choice for the anchors of a view of unit vectors; each anchor's does not depend on the others'."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it mines")
+    def mine(self, batch: PairBatch) -> Relation | Triplets:
+        """Select pairs or triplets of a batch of unit vectors; implemented by each miner.
 
-    def triplets(self, seen: View, positive: Tensor, negative: Tensor, valid: Tensor) -> Triplets:
-        """One triplet per anchor, after the switch."""
-        anchor = _numbers(seen)
+        With `supports_chunks` the selection for an anchor must not depend on the other anchors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement mine(batch)")
+
+    def make_triplets(self, batch: PairBatch, positive: Tensor, negative: Tensor, valid: Tensor) -> Triplets:
+        """Make one triplet per anchor and apply `switch`; all arguments are (B,)."""
+        anchor = _number_anchors(batch)
         if self.switch > 0:
-            itself, present = self.own_index(seen)
-            mate, has_mate = choose(seen.relation.positives, self.generator)
+            itself, is_reference = self.find_anchors(batch)
+            class_mate, has_class_mate = draw_uniform(batch.relation.positives, self.generator)
             chance = torch.rand(anchor.shape[0], generator=self.generator, device=self.generator.device)
-            switched = (chance.to(anchor.device) < self.switch) & has_mate & present
+            switched = (chance.to(anchor.device) < self.switch) & has_class_mate & is_reference
             positive = torch.where(switched, itself, positive)
-            negative = torch.where(switched, mate, negative)
+            negative = torch.where(switched, class_mate, negative)
             valid = valid | switched
         return Triplets(anchor, positive, negative, valid)
 
-    def own_index(self, seen: View) -> tuple[Tensor, Tensor]:
-        """Where each anchor stands among the references, and whether it does."""
-        anchor = _numbers(seen)
-        if seen.symmetric:
+    def find_anchors(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """Return the column of each anchor among the references (B,), and whether it has one (B,)."""
+        anchor = _number_anchors(batch)
+        if batch.symmetric:
             return anchor, torch.ones_like(anchor, dtype=torch.bool)
-        if seen.same is None:
+        if batch.same_item is None:
             raise ValueError(
-                "(a, a, n) needs the anchor among the references: give ids and ref_ids, or leave the reference set out"
+                "(a, a, n) needs the anchor among the references: pass ids and ref_ids, or no reference set"
             )
-        if seen.same.shape[1] == 0:
+        if batch.same_item.shape[1] == 0:
             return anchor * 0, torch.zeros_like(anchor, dtype=torch.bool)
-        return seen.same.int().argmax(dim=1), seen.same.any(dim=1)
+        return batch.same_item.int().argmax(dim=1), batch.same_item.any(dim=1)
 
     def get_extra_state(self) -> Tensor:
         return self.generator.get_state()
@@ -107,21 +126,21 @@ class Miner(nn.Module):
         self.generator.set_state(state)
 
 
-def similarities(seen: View) -> Tensor:
-    """(B, R) cosines, of anchors and references that are unit vectors already."""
-    return dot(seen.anchors, seen.references)
+def compute_similarities(batch: PairBatch) -> Tensor:
+    """Cosines (B, R) of a batch of unit vectors."""
+    return dot(batch.anchors, batch.references)
 
 
-def sphere_distances(seen: View) -> Tensor:
-    """(B, R) Euclidean distances on the unit sphere."""
-    return sphere_distance(similarities(seen))
+def compute_distances(batch: PairBatch) -> Tensor:
+    """Euclidean distances (B, R) of a batch of unit vectors."""
+    return sphere_distance(compute_similarities(batch))
 
 
-def _numbers(seen: View) -> Tensor:
-    return torch.arange(seen.first, seen.first + seen.anchors.shape[0], device=seen.anchors.device)
+def _number_anchors(batch: PairBatch) -> Tensor:
+    return torch.arange(batch.first_row, batch.first_row + batch.anchors.shape[0], device=batch.anchors.device)
 
 
-def _joined(found: "list[Relation | Triplets]") -> Relation | Triplets:
-    kind = type(found[0])
+def _concatenate(parts: "list[Relation | Triplets]") -> Relation | Triplets:
+    kind = type(parts[0])
     names = ("positives", "negatives") if kind is Relation else ("anchor", "positive", "negative", "valid")
-    return kind(*(torch.cat([getattr(part, name) for part in found]) for name in names))
+    return kind(*(torch.cat([getattr(part, name) for part in parts]) for name in names))

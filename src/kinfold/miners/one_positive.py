@@ -1,29 +1,29 @@
-"""One uniformly drawn positive per anchor, with all its negatives: the choice inside n-pair and angular losses."""
+"""One random positive per anchor, with all its negatives: an option of the n-pair and angular losses."""
 
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from kinfold.miners.drawing import choose
+from kinfold.miners.drawing import draw_uniform
 from kinfold.miners.miner import Miner
-from kinfold.pairs import Relation, View
+from kinfold.pairs import PairBatch, Relation
 
 
-class OnePositive(Miner):
-    """Keep one positive of each anchor; the negatives stay as they are."""
+class OnePositiveMiner(Miner):
+    """Keep one uniformly drawn positive of each anchor and all negatives."""
 
-    def mine(self, seen: View) -> Relation:
-        return Relation(self.narrow(seen.relation.positives), seen.relation.negatives)
+    def mine(self, batch: PairBatch) -> Relation:
+        return Relation(self.narrow(batch.relation.positives), batch.relation.negatives)
 
     def narrow(self, positives: Tensor) -> Tensor:
-        """The mask with at most one True in each row."""
-        index, found = choose(positives, self.generator)
-        return torch.zeros_like(positives).scatter_(1, index[:, None], found[:, None])
+        """Return the mask with at most one True entry in each row."""
+        index, exists = draw_uniform(positives, self.generator)
+        return torch.zeros_like(positives).scatter_(1, index[:, None], exists[:, None])
 
     @classmethod
-    def option(cls, positives: Literal["all", "one"], generator: torch.Generator | None) -> Self | None:
-        """The chooser for a loss' option `positives="all" | "one"`."""
+    def from_option(cls, positives: Literal["all", "one"], generator: torch.Generator | None) -> Self | None:
+        """Return the miner for the option `positives` of a loss: None for "all"."""
         if positives not in ("all", "one"):
             raise ValueError(f"positives must be 'all' or 'one', got {positives!r}")
         return cls(generator) if positives == "one" else None

@@ -1,19 +1,25 @@
-"""Negatives a little farther than the positive (Schroff et al., CVPR 2015)."""
+"""Semi-hard mining: negatives a little farther than the positive (Schroff et al., CVPR 2015)."""
 
 from typing import Literal
 
 import torch
 
-from kinfold.miners.drawing import choose, or_all
-from kinfold.miners.miner import Miner, sphere_distances
-from kinfold.pairs import Triplets, View
+from kinfold.miners.drawing import draw_uniform, fall_back
+from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.semihard_band import check_band
+from kinfold.pairs import PairBatch, Triplets
 
 
-class Semihard(Miner):
-    """A uniform positive p, and a uniform negative with d(a,p) < d(a,n) < d(a,p) + margin.
+class SemihardMiner(Miner):
+    """Draw a uniform positive p, and a uniform negative with d(a,p) < d(a,n) < d(a,p) + margin.
 
-    Where no negative lies in the band: one of all negatives (`fallback="uniform"`) or no triplet (`"drop"`).
-    `squared=True` measures the band in squared distances, as the triplet loss does by default.
+    Args:
+        margin: Width of the band of negatives, positive.
+        squared: Whether the band is measured in squared distances, as in the default triplet loss.
+        fallback: What to do if no negative is in the band: "uniform" draws from all negatives, "drop" yields no
+            triplet.
+        switch: Probability of replacing a triplet by (a, a, n) with n of the class of a, see `Miner`.
+        generator: Source of random numbers; by default a new one with seed 0.
     """
 
     def __init__(
@@ -25,25 +31,22 @@ class Semihard(Miner):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator, switch)
-        if fallback not in ("uniform", "drop"):
-            raise ValueError(f"fallback must be 'uniform' or 'drop', got {fallback!r}")
-        if margin <= 0:
-            raise ValueError(f"margin must be positive, got {margin}: the band of negatives would be empty")
+        check_band(margin, fallback)
         self.margin = margin
         self.squared = squared
         self.fallback = fallback
 
-    def mine(self, seen: View) -> Triplets:
-        distance = sphere_distances(seen)
+    def mine(self, batch: PairBatch) -> Triplets:
+        distance = compute_distances(batch)
         if self.squared:
             distance = distance.square()
-        positive, has_positive = choose(seen.relation.positives, self.generator)
+        positive, has_positive = draw_uniform(batch.relation.positives, self.generator)
         if distance.shape[1] == 0:
-            return self.triplets(seen, positive, positive, has_positive)
-        reach = distance.gather(1, positive[:, None])
-        negatives = seen.relation.negatives
-        band = negatives & (distance > reach) & (distance < reach + self.margin)
+            return self.make_triplets(batch, positive, positive, has_positive)
+        positive_distance = distance.gather(1, positive[:, None])
+        negatives = batch.relation.negatives
+        band = negatives & (distance > positive_distance) & (distance < positive_distance + self.margin)
         if self.fallback == "uniform":
-            band = or_all(band, negatives)
-        negative, has_negative = choose(band, self.generator)
-        return self.triplets(seen, positive, negative, has_positive & has_negative)
+            band = fall_back(band, negatives)
+        negative, has_negative = draw_uniform(band, self.generator)
+        return self.make_triplets(batch, positive, negative, has_positive & has_negative)

@@ -2,15 +2,15 @@
 
 from torch import Tensor
 
-from kinfold.miners.miner import Miner, similarities
-from kinfold.pairs import Relation, View
+from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.pairs import PairBatch, Relation
 
 
-class SemihardBand(Miner):
-    """Keep all positives, and all negatives with threshold - margin < s < threshold.
+class SemihardBandMiner(Miner):
+    """Select all positives, and all negatives with threshold - margin < s < threshold.
 
-    The threshold stands in for the similarity of the positive. `semihard-pairs` draws as many negatives from the same
-    band as there are positives; this miner keeps the whole band, tens of times as many in a large batch.
+    The threshold replaces the similarity of the positive. `semihard-pairs` draws as many negatives from the same band
+    as there are positives; this miner selects the whole band, tens of times as many in a large batch.
 
     Args:
         threshold: Upper end of the band, a cosine.
@@ -19,22 +19,23 @@ class SemihardBand(Miner):
 
     def __init__(self, threshold: float = 0.5, margin: float = 0.2) -> None:
         super().__init__()
+        check_band(margin)
         self.threshold = threshold
-        self.margin = check_margin(margin)
+        self.margin = margin
 
-    def mine(self, seen: View) -> Relation:
-        band = semihard_band(seen, self.threshold, self.margin)
-        return Relation(seen.relation.positives, band)
+    def mine(self, batch: PairBatch) -> Relation:
+        return Relation(batch.relation.positives, mark_semihard(batch, self.threshold, self.margin))
 
 
-def semihard_band(pairs: View, threshold: float, margin: float) -> Tensor:
+def mark_semihard(batch: PairBatch, threshold: float, margin: float) -> Tensor:
     """Mark the negatives with threshold - margin < s < threshold, (B, R)."""
-    similarity = similarities(pairs)
-    return pairs.relation.negatives & (similarity > threshold - margin) & (similarity < threshold)
+    similarity = compute_similarities(batch)
+    return batch.relation.negatives & (similarity > threshold - margin) & (similarity < threshold)
 
 
-def check_margin(margin: float) -> float:
-    """Return the width of a band of negatives, refusing one that is not positive."""
+def check_band(margin: float, fallback: str = "uniform") -> None:
+    """Raise ValueError for a band of negatives that is empty, or an unknown fallback."""
+    if fallback not in ("uniform", "drop"):
+        raise ValueError(f"fallback must be 'uniform' or 'drop', got {fallback!r}")
     if not margin > 0:
         raise ValueError(f"margin must be positive, got {margin}: the band of negatives would be empty")
-    return margin

@@ -1,27 +1,32 @@
-"""From embeddings to the two things every objective works on: a score for each pair, and who is kin of whom."""
+"""From embeddings to what every objective works on: a score for each pair, and which pairs are positive or negative.
+
+`make_pair_batch` checks the arguments of a call and returns a `PairBatch`: anchors, references and a `Relation` of
+boolean masks. The measures (`cosine`, `euclidean`, ...) score the pairs. `CrossBatchMemory` keeps embeddings of earlier
+batches.
+"""
 
 from kinfold.pairs.cross_batch_memory import CrossBatchMemory
 from kinfold.pairs.labels import Labels, reindex
 from kinfold.pairs.measures import cosine, dot, euclidean, normalize, snr, sphere_distance, squared_euclidean
+from kinfold.pairs.pair_batch import PairBatch, full_precision, make_pair_batch
 from kinfold.pairs.relation import Relation
 from kinfold.pairs.tuples import Quadruplets, Triplets
-from kinfold.pairs.view import View, full_precision, view
 
 __all__ = [
     "CrossBatchMemory",
     "Labels",
+    "PairBatch",
     "Quadruplets",
     "Relation",
     "Triplets",
-    "View",
     "cosine",
     "dot",
     "euclidean",
     "full_precision",
+    "make_pair_batch",
     "normalize",
     "reindex",
     "snr",
     "sphere_distance",
     "squared_euclidean",
-    "view",
 ]

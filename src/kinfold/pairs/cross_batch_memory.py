@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Reference(TypedDict):
+class ReferenceSet(TypedDict):
     """Keyword arguments of a loss or a miner that describe a reference set."""
 
     ref_embeddings: Tensor
@@ -15,15 +15,20 @@ class Reference(TypedDict):
 
 
 class CrossBatchMemory(nn.Module):
-    """A ring of the last `size` embeddings with their labels and ids; all of it is in `state_dict`.
+    """Ring buffer of the last `size` embeddings with their labels and ids; all of it is in `state_dict`.
 
-    `update` first and give `ids`, and the loss leaves out an anchor's own entry:
+    Call `update` before the loss and pass `ids`: the loss then leaves out the pair of an anchor with itself.
 
-    >>> memory = Memory(size=6)
-    >>> batch, labels, ids = torch.eye(4), torch.tensor([0, 0, 1, 1]), torch.arange(4)
-    >>> memory.update(batch, labels, ids)
-    >>> memory.reference()["ref_labels"]
-    tensor([0, 0, 1, 1])
+    Args:
+        size: Number of embeddings that are kept.
+        dim: Dimension of the embeddings. By default that of the first update.
+
+    Example:
+        >>> memory = CrossBatchMemory(size=6)
+        >>> batch, labels, ids = torch.eye(4), torch.tensor([0, 0, 1, 1]), torch.arange(4)
+        >>> memory.update(batch, labels, ids)
+        >>> memory.reference()["ref_labels"]
+        tensor([0, 0, 1, 1])
     """
 
     embeddings: Tensor
@@ -38,7 +43,6 @@ class CrossBatchMemory(nn.Module):
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}")
         self.size = size
-        # the width is that of the first embeddings where it is not given
         self.register_buffer("embeddings", torch.zeros(size, dim or 0))
         self.register_buffer("labels", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("ids", torch.full((size,), -1, dtype=torch.int64))
@@ -48,7 +52,16 @@ class CrossBatchMemory(nn.Module):
 
     @torch.no_grad()
     def update(self, embeddings: Tensor, labels: Tensor, ids: Tensor | None = None) -> None:
-        """Write a batch over the oldest entries. Of a batch larger than the memory the last rows are kept."""
+        """Write a batch over the oldest entries. Of a batch larger than the memory the last rows are kept.
+
+        Args:
+            embeddings: (B, d); stored without gradient.
+            labels: (B,).
+            ids: (B,), one number per item. Pass them with every update or with none.
+
+        Raises:
+            ValueError: Shapes do not fit, the dimension changed, or only some updates have ids.
+        """
         count = embeddings.shape[0]
         if labels.shape != (count,) or (ids is not None and ids.shape != (count,)):
             raise ValueError(f"labels and ids must have shape ({count},), one per row of embeddings")
@@ -60,7 +73,7 @@ class CrossBatchMemory(nn.Module):
                 self.embeddings = self.embeddings.new_zeros(self.size, embeddings.shape[1])
             self.embeddings = self.embeddings.to(embeddings.dtype)
         elif bool(self.has_ids) != (ids is not None):
-            raise ValueError("give ids with every update of a memory or with none: half of them cannot be told apart")
+            raise ValueError("only some updates of this memory have ids: pass ids with every update or with none")
         if embeddings.shape[1] != self.embeddings.shape[1]:
             raise ValueError(f"the memory holds {self.embeddings.shape[1]} dimensions, got {embeddings.shape[1]}")
         kept = min(count, self.size)
@@ -72,20 +85,20 @@ class CrossBatchMemory(nn.Module):
         self.position.copy_((self.position + count) % self.size)
         self.fill.copy_((self.fill + count).clamp(max=self.size))
 
-    def reference(self) -> Reference:
-        """What is held now, as keyword arguments: `loss(embeddings, labels, ids=ids, **memory.reference())`."""
-        held = slice(0, int(self.fill))
+    def reference(self) -> ReferenceSet:
+        """Return the stored entries as keyword arguments: `loss(embeddings, labels, ids=ids, **memory.reference())`."""
+        filled = slice(0, int(self.fill))
         return {
-            "ref_embeddings": self.embeddings[held],
-            "ref_labels": self.labels[held],
-            "ref_ids": self.ids[held] if bool(self.has_ids) or len(self) == 0 else None,
+            "ref_embeddings": self.embeddings[filled],
+            "ref_labels": self.labels[filled],
+            "ref_ids": self.ids[filled] if bool(self.has_ids) or len(self) == 0 else None,
         }
 
     def __len__(self) -> int:
         return int(self.fill)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        # a saved memory knows its width and precision; a new one may not yet
+        # a saved memory has a dimension and a dtype; a new one may not have them yet
         saved = state_dict.get(prefix + "embeddings")
         if (
             isinstance(saved, Tensor)

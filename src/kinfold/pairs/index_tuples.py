@@ -1,4 +1,4 @@
-"""Mined tuples as they are given to a loss: objects of this package, or plain index tensors as other libraries have."""
+"""Mined tuples that are passed to a loss: objects of this package, or index tensors as other libraries use them."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -22,9 +22,9 @@ _EXPECTED = (
 def read_tuples(tuples: Tuples | IndexTensors, shape: tuple[int, int], device: torch.device) -> Tuples:
     """Check mined tuples against the pairs (B, R) that they index.
 
-    Three index tensors become `Triplets`. Four become a `Relation` that holds the pairs (anchor1, positive) as
-    positives and (anchor2, negative) as negatives, and no others. Anchors count rows of the batch, positives and
-    negatives rows of the reference set, which is the batch itself where none was given.
+    Three index tensors become `Triplets`. Four become a `Relation` whose positives are the pairs (anchor1, positive)
+    and whose negatives are the pairs (anchor2, negative). Anchors are rows of the batch, positives and negatives are
+    rows of the reference set, which is the batch itself if none was passed.
 
     Args:
         tuples: `Relation`, `Triplets`, `Quadruplets`, or three or four integer tensors of one dimension.
@@ -32,8 +32,8 @@ def read_tuples(tuples: Tuples | IndexTensors, shape: tuple[int, int], device: t
         device: Where the loss is computed.
 
     Raises:
-        ValueError: For anything else, for tensors of unequal length, for an index outside the batch or the reference
-            set, and for a pair that is listed twice.
+        ValueError: The tuples have another type, unequal lengths, an index outside the batch or the reference set, or
+            list a pair twice.
 
     Example:
         >>> a, p, n = torch.tensor([0]), torch.tensor([1]), torch.tensor([2])
@@ -50,14 +50,14 @@ def read_tuples(tuples: Tuples | IndexTensors, shape: tuple[int, int], device: t
             )
         return tuples
     if isinstance(tuples, Triplets | Quadruplets):
-        if tuples.anchor.device.type == "cpu":  # elsewhere the check would wait for the device
-            _check_range({"anchor": (tuples.anchor, shape[0])} | _references_of(tuples, shape[1]))
+        if tuples.anchor.device.type == "cpu":  # on other devices the check would wait for the device
+            _check_range({"anchor": (tuples.anchor, shape[0])} | _list_references(tuples, shape[1]))
         return tuples
     if not isinstance(tuples, tuple | list):
         raise ValueError(f"{_EXPECTED}; got {type(tuples).__name__}")
     if len(tuples) not in (3, 4):
         raise ValueError(f"{_EXPECTED}; got {len(tuples)} entries")
-    index = [_as_index(entry, place, device) for place, entry in enumerate(tuples)]
+    index = [_as_index(entry, position, device) for position, entry in enumerate(tuples)]
     if len(index) == 3:
         anchor, positive, negative = index
         _check_lengths(anchor=anchor, positive=positive, negative=negative)
@@ -73,26 +73,26 @@ def read_tuples(tuples: Tuples | IndexTensors, shape: tuple[int, int], device: t
     return relation
 
 
-def _as_index(entry: object, place: int, device: torch.device) -> Tensor:
+def _as_index(entry: object, position: int, device: torch.device) -> Tensor:
     if not isinstance(entry, Tensor) or entry.dim() != 1:
         got = f"{tuple(entry.shape)}" if isinstance(entry, Tensor) else type(entry).__name__
-        raise ValueError(f"{_EXPECTED}; entry {place} must be a tensor of shape (T,), got {got}")
-    whole = not (entry.is_floating_point() or entry.is_complex() or entry.dtype == torch.bool)
-    if not whole and entry.numel():  # an empty list becomes a floating point tensor
-        raise ValueError(f"{_EXPECTED}; entry {place} must hold integers, got {entry.dtype}")
+        raise ValueError(f"{_EXPECTED}; entry {position} must be a tensor of shape (T,), got {got}")
+    is_integer = not (entry.is_floating_point() or entry.is_complex() or entry.dtype == torch.bool)
+    if not is_integer and entry.numel():  # an empty list becomes a floating point tensor
+        raise ValueError(f"{_EXPECTED}; entry {position} must hold integers, got {entry.dtype}")
     return entry.to(device, torch.int64)
 
 
-def _references_of(tuples: Triplets | Quadruplets, count: int) -> dict[str, tuple[Tensor, int]]:
+def _list_references(tuples: Triplets | Quadruplets, count: int) -> dict[str, tuple[Tensor, int]]:
     names = ("positive", "negative", "fourth") if isinstance(tuples, Quadruplets) else ("positive", "negative")
-    # where a reference set is empty no tuple is valid, and none is looked up
+    # with an empty reference set no tuple is valid and no index is used
     return {name: (getattr(tuples, name), count) for name in names} if count else {}
 
 
 def _check_lengths(**index: Tensor) -> None:
     if len({len(entry) for entry in index.values()}) > 1:
         lengths = ", ".join(f"{len(entry)} of {name}" for name, entry in index.items())
-        raise ValueError(f"{_EXPECTED}; they go together entry by entry, got {lengths}")
+        raise ValueError(f"{_EXPECTED}; they must have equal lengths, got {lengths}")
 
 
 def _check_range(index: dict[str, tuple[Tensor, int]]) -> None:
@@ -123,8 +123,8 @@ def _check_listed_once(relation: Relation, positives: int, negatives: int) -> No
     for name, (mask, length) in listed.items():
         if int(mask.sum()) != length:
             raise ValueError(
-                f"a {name} pair is listed more than once, and it would count once: give every pair once, or give "
+                f"a {name} pair is listed more than once, but would count once: list every pair once, or pass "
                 "triplets (anchor, positive, negative), which count as often as they are listed"
             )
     if bool((relation.positives & relation.negatives).any()):
-        raise ValueError("a pair is listed as positive and as negative: it can be one of them")
+        raise ValueError("a pair is listed as positive and as negative: list it as one of them")

@@ -1,4 +1,4 @@
-"""Labels as users have them (any integers, strings, lists, arrays, tensors) as one int64 tensor."""
+"""Labels as users have them (integers, strings, lists, arrays, tensors), converted to one int64 tensor."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,34 +10,53 @@ from torch import Tensor
 Labels = Tensor | np.ndarray[Any, Any] | Sequence[int] | Sequence[str]
 
 
-def encode(labels: Labels, others: Labels | None = None, device: torch.device | None = None) -> list[Tensor]:
-    """int64 tensors in which two entries are equal exactly when the given labels are; one tensor per argument."""
-    given = [labels] if others is None else [labels, others]
-    checked = [_as_array(entry) for entry in given]
-    if any(isinstance(entry, np.ndarray) for entry in checked):
-        words = [np.asarray(entry).astype(str) for entry in checked]
-        if any(isinstance(entry, Tensor) for entry in checked):
+def encode(labels: Labels, ref_labels: Labels | None = None, device: torch.device | None = None) -> list[Tensor]:
+    """Convert labels to int64 tensors whose entries are equal exactly where the labels are equal.
+
+    Args:
+        labels: Integers or strings, (B,).
+        ref_labels: A second set of labels of the same type, (R,).
+        device: Device of the tensors.
+
+    Returns:
+        One tensor per argument.
+
+    Raises:
+        ValueError: Labels are not one-dimensional, not integers or strings, or the two sets differ in type.
+    """
+    arrays = [_as_array(entry) for entry in ([labels] if ref_labels is None else [labels, ref_labels])]
+    if any(isinstance(entry, np.ndarray) for entry in arrays):
+        strings = [np.asarray(entry).astype(str) for entry in arrays]
+        if any(isinstance(entry, Tensor) for entry in arrays):
             raise ValueError("the two sets of labels must be of one type: got strings and integers")
-        _, codes = np.unique(np.concatenate(words), return_inverse=True)
+        _, codes = np.unique(np.concatenate(strings), return_inverse=True)
         code = torch.from_numpy(codes.reshape(-1))
-        return [part.to(device) for part in (code[: len(words[0])], code[len(words[0]) :])[: len(words)]]
-    return [entry.to(device=device, dtype=torch.int64) for entry in checked if isinstance(entry, Tensor)]
+        first = len(strings[0])
+        return [part.to(device) for part in (code[:first], code[first:])[: len(strings)]]
+    return [entry.to(device=device, dtype=torch.int64) for entry in arrays if isinstance(entry, Tensor)]
 
 
 def reindex(labels: Labels) -> tuple[Tensor, list[int] | list[str]]:
-    """Labels as 0..C-1, and the list of classes they stand for: what losses with one parameter per class need.
+    """Number the classes 0..C-1, as losses with one parameter per class need them.
 
-    >>> reindex([30, 10, 30])
-    (tensor([1, 0, 1]), [10, 30])
-    >>> reindex(["wren", "crow"])
-    (tensor([1, 0]), ['crow', 'wren'])
+    Args:
+        labels: Integers or strings, (B,).
+
+    Returns:
+        The labels as int64 numbers 0..C-1, (B,), and the list of the C classes in that order.
+
+    Example:
+        >>> reindex([30, 10, 30])
+        (tensor([1, 0, 1]), [10, 30])
+        >>> reindex(["wren", "crow"])
+        (tensor([1, 0]), ['crow', 'wren'])
     """
-    checked = _as_array(labels)
-    if isinstance(checked, np.ndarray):
-        classes, codes = np.unique(checked.astype(str), return_inverse=True)
+    array = _as_array(labels)
+    if isinstance(array, np.ndarray):
+        classes, codes = np.unique(array.astype(str), return_inverse=True)
         return torch.from_numpy(codes.reshape(-1)), [str(name) for name in classes]
-    found, index = torch.unique(checked.to(torch.int64), return_inverse=True)
-    return index, [int(name) for name in found.tolist()]
+    values, index = torch.unique(array.to(torch.int64), return_inverse=True)
+    return index, [int(value) for value in values.tolist()]
 
 
 def _as_array(labels: Labels) -> Tensor | np.ndarray[Any, Any]:
@@ -51,9 +70,8 @@ def _as_array(labels: Labels) -> Tensor | np.ndarray[Any, Any]:
         labels = torch.from_numpy(array) if array.size else torch.zeros(array.shape, dtype=torch.int64)
     if labels.is_floating_point() or labels.is_complex():
         raise ValueError(
-            f"labels must be integers or strings, got {labels.dtype}; "
-            "use labels.long() if they are whole numbers (in a file: save them as integers), or relation= for "
-            "real-valued kinship"
+            f"labels must be integers or strings, got {labels.dtype}; use labels.long() if they hold integers (in a "
+            "file: save them as integers), or relation= for degrees between 0 and 1"
         )
     if labels.dim() != 1:
         raise ValueError(f"labels must have shape (B,), got {tuple(labels.shape)}; squeeze or argmax them first")

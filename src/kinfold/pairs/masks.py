@@ -1,7 +1,7 @@
-"""Boolean masks as numbers, without the slow paths.
+"""Fast arithmetic with boolean masks.
 
-Mixed boolean and floating point arithmetic is not vectorised on CPUs: selecting by a mask costs ten times as much as
-multiplying by it. A mask seen as bytes converts for almost nothing.
+Mixed boolean and floating point arithmetic is not vectorized on CPUs: `torch.where` costs ten times as much as a
+multiplication. Viewing a mask as bytes and converting it costs almost nothing.
 """
 
 import torch
@@ -9,30 +9,30 @@ from torch import Tensor
 
 from kinfold.pairs.transforms import is_transformed
 
-# stands for minus infinity where that would make NaN of a gradient; survives addition of any score
-LOWEST = 1e30
+# -HUGE replaces minus infinity, whose gradient would be NaN; adding any score does not change it much
+HUGE = 1e30
 
 
-def number(mask: Tensor, like: Tensor) -> Tensor:
-    """1 where True and 0 where False, in the precision of `like`.
+def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
+    """Convert a mask to 1 where True and 0 where False, in the precision of `like`.
 
-    >>> number(torch.tensor([True, False]), torch.zeros(1))
+    >>> mask_to_float(torch.tensor([True, False]), torch.zeros(1))
     tensor([1., 0.])
     """
     return mask.view(torch.uint8).to(like.dtype)
 
 
-def lowered(values: Tensor, mask: Tensor) -> Tensor:
-    """The values, and about -1e30 outside the mask.
+def mask_out(values: Tensor, mask: Tensor) -> Tensor:
+    """Replace the values outside the mask by about -1e30.
 
-    >>> lowered(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
+    >>> mask_out(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
     tensor([ 3.0000e+00, -1.0000e+30])
     """
-    return values + (number(mask, values) - 1.0) * LOWEST
+    return values + (mask_to_float(mask, values) - 1.0) * HUGE
 
 
 def count(mask: Tensor, dim: int = 1) -> Tensor:
-    """How many are True, int32.
+    """Count the True entries along one dimension, int32.
 
     >>> count(torch.tensor([[True, True], [False, False]]))
     tensor([2, 0], dtype=torch.int32)
@@ -40,21 +40,24 @@ def count(mask: Tensor, dim: int = 1) -> Tensor:
     return mask.view(torch.uint8).sum(dim=dim, dtype=torch.int32)
 
 
-def columns(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns of the True entries of each row, (B, W), and which of them exist; W is the longest row's number.
+def list_columns(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """List the columns of the True entries of each row.
 
-    >>> columns(torch.tensor([[False, True, True], [False, True, False]]))
-    (tensor([[1, 2],
-            [1, 0]]), tensor([[ True,  True],
-            [ True, False]]))
+    Returns:
+        Column indices (B, W), where W is the largest number of True entries in a row, and which of them exist (B, W).
+
+    Example:
+        >>> list_columns(torch.tensor([[False, True, True], [False, True, False]]))
+        (tensor([[1, 2],
+                [1, 0]]), tensor([[ True,  True],
+                [ True, False]]))
     """
-    if is_transformed():  # a fixed width is needed
-        found = mask.view(torch.uint8).topk(mask.shape[1], dim=1)
-        return found.indices, found.values.bool()
+    if is_transformed():  # the width must not depend on values
+        top = mask.view(torch.uint8).topk(mask.shape[1], dim=1)
+        return top.indices, top.values.bool()
     counts = count(mask)
     width = max(1, int(counts.max())) if counts.numel() else 1
-    place = torch.arange(width, device=mask.device)
-    exists = place < counts[:, None]
+    exists = torch.arange(width, device=mask.device) < counts[:, None]
     index = torch.zeros(mask.shape[0], width, dtype=torch.int64, device=mask.device)
     index[exists] = mask.nonzero()[:, 1]
     return index, exists

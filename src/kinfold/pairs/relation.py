@@ -1,4 +1,4 @@
-"""Who is kin of whom: a boolean matrix of positives and one of negatives."""
+"""Which pairs are positive and which are negative, as two boolean matrices."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,13 @@ from kinfold.pairs.transforms import is_transformed
 
 @dataclass(frozen=True)
 class Relation:
-    """Positives and negatives (B, R), boolean; a pair in neither is ignored.
+    """Masks of the positive and the negative pairs; a pair in neither mask is ignored.
 
-    `degree` (B, R) is there only for a real-valued relation: a pair of degree r counts r as kin and 1 - r as other, so
-    it stands in both masks where 0 < r < 1.
+    Attributes:
+        positives: Boolean (B, R).
+        negatives: Boolean (B, R).
+        degree: (B, R) floating point, for a real-valued relation only. A pair of degree r counts r as positive and 1 -
+            r as negative, so it is in both masks if 0 < r < 1.
     """
 
     positives: Tensor
@@ -38,62 +41,80 @@ class Relation:
             )
 
     def includes(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Say of each pair (row, column) whether it is a positive or a negative one, (T,)."""
+        """Return whether each pair (row, column) is positive or negative, (T,)."""
         return self.positives[rows, columns] | self.negatives[rows, columns]
 
     @classmethod
-    def from_labels(cls, labels: Tensor, ref_labels: Tensor | None = None, same: Tensor | None = None) -> "Relation":
-        """Kin are items with equal labels. Without `ref_labels` the batch meets itself and the diagonal is excluded.
+    def from_labels(
+        cls, labels: Tensor, ref_labels: Tensor | None = None, same_item: Tensor | None = None
+    ) -> "Relation":
+        """Make a relation in which items with equal labels are positive and all others negative.
 
-        `same` (B, R): pairs that are one and the same item, excluded from both masks.
+        Args:
+            labels: Labels of the anchors, (B,).
+            ref_labels: Labels of the references, (R,). Without them the batch is compared with itself, and the pair of
+                an item with itself is in neither mask.
+            same_item: Boolean (B, R), pairs of an item with itself; they are in neither mask.
 
-        >>> Relation.from_labels(torch.tensor([4, 4, 7])).positives.int().tolist()
-        [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+        Example:
+            >>> Relation.from_labels(torch.tensor([4, 4, 7])).positives.int().tolist()
+            [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
         """
-        against = labels if ref_labels is None else ref_labels
-        kin = labels[:, None] == against[None, :]
-        return cls._without(same, kin, ~kin, diagonal=ref_labels is None)
+        columns = labels if ref_labels is None else ref_labels
+        positives = labels[:, None] == columns[None, :]
+        return cls._exclude(same_item, positives, ~positives, diagonal=ref_labels is None)
 
     @classmethod
-    def from_matrix(cls, matrix: Tensor, same: Tensor | None = None, *, diagonal: bool = True) -> "Relation":
-        """Kin by a (B, R) matrix: True or False, or a real degree in [0, 1]. `diagonal` excludes the pairs (i, i)."""
+    def from_matrix(cls, matrix: Tensor, same_item: Tensor | None = None, *, diagonal: bool = True) -> "Relation":
+        """Make a relation from a matrix of True (positive) and False (negative), or of degrees in [0, 1].
+
+        Args:
+            matrix: Boolean or floating point, (B, R).
+            same_item: Boolean (B, R), pairs of an item with itself; they are in neither mask.
+            diagonal: Whether the pairs (i, i) are in neither mask.
+
+        Raises:
+            ValueError: The matrix has another type or shape, or degrees outside [0, 1].
+        """
         if matrix.dim() != 2:
             raise ValueError(f"relation must have shape (B, R), got {tuple(matrix.shape)}")
         if matrix.dtype == torch.bool:
-            return cls._without(same, matrix.clone(), ~matrix, diagonal=diagonal)
+            return cls._exclude(same_item, matrix.clone(), ~matrix, diagonal=diagonal)
         if not matrix.is_floating_point():
             raise ValueError(
                 f"relation must be boolean or real in [0, 1], got {matrix.dtype}; use relation.bool() or .float()"
             )
         if not is_transformed() and matrix.numel() and not bool(((matrix >= 0) & (matrix <= 1)).all()):
-            raise ValueError("a real-valued relation must lie in [0, 1]: 1 for kin, 0 for others")
-        masks = cls._without(same, matrix > 0, matrix < 1, diagonal=diagonal)
+            raise ValueError("a real-valued relation must lie in [0, 1]: 1 is positive, 0 is negative")
+        masks = cls._exclude(same_item, matrix > 0, matrix < 1, diagonal=diagonal)
         return cls(masks.positives, masks.negatives, matrix)
 
     @classmethod
-    def _without(cls, same: Tensor | None, positives: Tensor, negatives: Tensor, *, diagonal: bool) -> "Relation":
+    def _exclude(cls, same_item: Tensor | None, positives: Tensor, negatives: Tensor, *, diagonal: bool) -> "Relation":
         if is_transformed():
             if diagonal:
-                itself = torch.eye(*positives.shape, dtype=torch.bool, device=positives.device)
-                same = itself if same is None else same | itself
-            return cls(positives, negatives) if same is None else cls(positives & ~same, negatives & ~same)
-        # both masks are fresh tensors of ours, so they are changed in place
+                eye = torch.eye(*positives.shape, dtype=torch.bool, device=positives.device)
+                same_item = eye if same_item is None else same_item | eye
+            if same_item is None:
+                return cls(positives, negatives)
+            return cls(positives & ~same_item, negatives & ~same_item)
+        # both masks were created by the caller, so they may be changed in place
         if diagonal:
             positives.fill_diagonal_(False)
             negatives.fill_diagonal_(False)
-        if same is not None:
-            positives &= ~same
-            negatives &= ~same
+        if same_item is not None:
+            positives &= ~same_item
+            negatives &= ~same_item
         return cls(positives, negatives)
 
     def has_both(self) -> Tensor:
-        """(B,) True for anchors that have a positive and a negative."""
+        """Return which anchors have a positive and a negative, (B,)."""
         return (count(self.positives) > 0) & (count(self.negatives) > 0)
 
-    def contains(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """(B,) True for anchors whose column `positive` (B,) is a positive and whose column `negative` is a negative.
+    def contains_triplets(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """Return for which anchors column `positive` is a positive and column `negative` a negative; all are (B,).
 
-        What a search by distance gives where there is no such column, or where distances are NaN, is neither.
+        An argmax over a row without candidates, or over NaN, returns a column that is neither.
         """
         is_positive = self.positives.gather(1, positive[:, None]).squeeze(1)
         return is_positive & self.negatives.gather(1, negative[:, None]).squeeze(1)

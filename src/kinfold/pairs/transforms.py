@@ -1,14 +1,14 @@
-"""Whether tensors may be looked at: not while a graph is compiled, nor inside `torch.func` transforms."""
+"""Whether code may depend on the values of tensors: not in a compiled graph, and not inside `torch.func` transforms."""
 
 import torch
 
 
 def is_transformed() -> bool:
-    """True under torch.compile and inside torch.func.grad, vmap, jvp and their like.
+    """Return True under torch.compile and inside torch.func.grad, vmap, jvp and similar transforms.
 
-    Values do not exist there yet, or there are many of them at once: nothing may depend on them but tensors. Warnings,
-    range checks, widths that follow the data and custom autograd functions are left out, and plain operations, which
-    the transforms can follow, take their place.
+    Values are not available there, so no Python decision may depend on them. Warnings, range checks, sizes that depend
+    on the data and custom autograd functions are left out. Plain operations, which the transforms support, replace
+    them.
 
     >>> is_transformed(), torch.func.vmap(lambda x: x + is_transformed())(torch.zeros(2))
     (False, tensor([1., 1.]))

@@ -1,4 +1,4 @@
-"""Mined tuples: index tensors of fixed length, one tuple per anchor, with a mask of those that exist."""
+"""Mined tuples: index tensors of one length, with a mask of the valid ones."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,15 @@ def _check(valid: Tensor, **indices: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Triplets:
-    """(anchor, positive, negative), int64 (T,); `valid` is False where an anchor found none.
+    """Triplets (anchor, positive, negative) as index tensors, int64 (T,).
 
-    `anchor` counts rows of the batch; `positive` and `negative` count rows of the reference set, which is the batch
-    itself where none was given. (a, a, n) is legal: it has no pull, only push.
+    A triplet whose positive is the anchor itself is allowed: only its negative pair has a gradient.
+
+    Attributes:
+        anchor: Rows of the batch.
+        positive: Rows of the reference set, which is the batch itself if none was passed.
+        negative: Rows of the reference set.
+        valid: Boolean (T,); False where an anchor has no triplet.
     """
 
     anchor: Tensor
@@ -34,10 +39,10 @@ class Triplets:
         _check(self.valid, anchor=self.anchor, positive=self.positive, negative=self.negative)
 
     @classmethod
-    def of(cls, rows: "list[tuple[int, int, int]]", device: torch.device | None = None) -> "Triplets":
-        """Triplets from a list of (anchor, positive, negative), all valid.
+    def from_list(cls, rows: "list[tuple[int, int, int]]", device: torch.device | None = None) -> "Triplets":
+        """Make triplets from a list of (anchor, positive, negative), all of them valid.
 
-        >>> Triplets.of([(0, 1, 2)]).negative
+        >>> Triplets.from_list([(0, 1, 2)]).negative
         tensor([2])
         """
         table = torch.tensor(rows, dtype=torch.int64, device=device).reshape(-1, 3)
@@ -47,7 +52,13 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Quadruplets:
-    """Triplets with a `fourth` item of a third class; `has_fourth` is False where none exists."""
+    """Triplets with a fourth item whose class is neither the anchor's nor the negative's, int64 (T,).
+
+    Attributes:
+        anchor, positive, negative, valid: As in `Triplets`.
+        fourth: Rows of the reference set.
+        has_fourth: Boolean (T,); False where no such item exists.
+    """
 
     anchor: Tensor
     positive: Tensor

@@ -18,18 +18,21 @@ from tests.losses.references.arithmetic import (
     unit,
     valid_anchors,
 )
+from tests.losses.references.catalog import reference
 
 
+@reference("lifted")
 def lifted(anchors: Array, references: Array, positives: Mask, negatives: Mask) -> float:
     """Mean over valid anchors of ``[log sum_P e^{-s} + log sum_N e^{s}]+``."""
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
-        pull = log_sum_exp([-cosine(anchors[a], references[p]) for p in own])
-        push = log_sum_exp([cosine(anchors[a], references[n]) for n in other])
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        pull = log_sum_exp([-cosine(anchors[a], references[p]) for p in positive_rows])
+        push = log_sum_exp([cosine(anchors[a], references[n]) for n in negative_rows])
         values.append(hinge(pull + push))
     return mean(values)
 
 
+@reference("lifted-oh-song")
 def lifted_oh_song(anchors: Array, references: Array, positives: Mask, negatives: Mask, margin: float = 1.0) -> float:
     """``1 / (2 * pairs) * sum_{i<j positive} [J_ij]+^2``, for a batch compared with itself (symmetric masks).
 
@@ -54,6 +57,7 @@ def lifted_oh_song(anchors: Array, references: Array, positives: Mask, negatives
     return total / (2.0 * pairs)
 
 
+@reference("generalized-lifted", {"margin": 2.5, "regularization": 0.0}, {"regularization": 0.1, "norm_power": 1})
 def generalized_lifted(
     anchors: Array,
     references: Array,
@@ -63,20 +67,21 @@ def generalized_lifted(
     regularization: float = 0.005,
     norm_power: float = 2.0,
 ) -> float:
-    """Mean over valid anchors of ``[log sum_P e^{d*} + log sum_N e^{margin - d*}]+``, plus the regulariser.
+    """Mean over valid anchors of ``[log sum_P e^{d*} + log sum_N e^{margin - d*}]+``, plus the regularizer.
 
-    The regulariser is ``regularization`` times the mean over all anchors of ``||a||^norm_power``.
+    The regularizer is ``regularization`` times the mean over all anchors of ``||a||^norm_power``.
     """
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
-        pull = log_sum_exp([raw_distance(anchors[a], references[p]) for p in own])
-        push = log_sum_exp([margin - raw_distance(anchors[a], references[n]) for n in other])
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        pull = log_sum_exp([raw_distance(anchors[a], references[p]) for p in positive_rows])
+        push = log_sum_exp([margin - raw_distance(anchors[a], references[n]) for n in negative_rows])
         values.append(hinge(pull + push))
     if not values:
         return 0.0
     return mean(values) + regularization * mean_norm_power(anchors, norm_power)
 
 
+@reference("n-pair", {"regularization": 0.0}, {"regularization": 0.02, "norm_power": 1})
 def n_pair(
     anchors: Array,
     references: Array,
@@ -85,15 +90,15 @@ def n_pair(
     regularization: float = 0.005,
     norm_power: float = 2.0,
 ) -> float:
-    """Mean over valid anchors of ``mean_P log(1 + sum_N exp(dot_an - dot_ap))``, plus the regulariser.
+    """Mean over valid anchors of ``mean_P log(1 + sum_N exp(dot_an - dot_ap))``, plus the regularizer.
 
-    The regulariser is ``regularization`` times the mean over all anchors of ``||a||^norm_power``.
+    The regularizer is ``regularization`` times the mean over all anchors of ``||a||^norm_power``.
     """
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         terms = []
-        for p in own:
-            exponents = [dot(anchors[a], references[n]) - dot(anchors[a], references[p]) for n in other]
+        for p in positive_rows:
+            exponents = [dot(anchors[a], references[n]) - dot(anchors[a], references[p]) for n in negative_rows]
             terms.append(log_one_plus_sum_exp(exponents))
         values.append(mean(terms))
     if not values:
@@ -101,6 +106,7 @@ def n_pair(
     return mean(values) + regularization * mean_norm_power(anchors, norm_power)
 
 
+@reference("angular", {"angle": 30.0, "weight": 0.7}, {"angle": 55.0, "regularization": 0.1, "norm_power": 1})
 def angular(
     anchors: Array,
     references: Array,
@@ -111,20 +117,20 @@ def angular(
     regularization: float = 0.005,
     norm_power: float = 2.0,
 ) -> float:
-    """The n-pair value without regulariser, plus ``weight`` times the angular part, plus the regulariser of n-pair.
+    """The n-pair value without regularizer, plus ``weight`` times the angular part, plus the regularizer of n-pair.
 
     Angular part: mean over valid anchors of ``mean_P log(1 + sum_N e^f)`` with unit vectors a, p, n and
     ``f = 4 tan^2(angle) (a + p).n - 2 (1 + tan^2(angle)) a.p``. The angle is in degrees.
     """
     tan_squared = math.tan(math.radians(angle)) ** 2
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         anchor = unit(anchors[a])
         terms = []
-        for p in own:
+        for p in positive_rows:
             positive = unit(references[p])
             exponents = []
-            for n in other:
+            for n in negative_rows:
                 negative = unit(references[n])
                 across = dot(anchor, negative) + dot(positive, negative)
                 exponents.append(4.0 * tan_squared * across - 2.0 * (1.0 + tan_squared) * dot(anchor, positive))
@@ -136,6 +142,11 @@ def angular(
     return pairs + weight * mean(values) + regularization * mean_norm_power(anchors, norm_power)
 
 
+@reference(
+    "multi-similarity",
+    {"epsilon": None},
+    {"positive_scale": 3.0, "negative_scale": 10.0, "threshold": 0.2, "epsilon": 0.5},
+)
 def multi_similarity(
     anchors: Array,
     references: Array,
@@ -155,23 +166,30 @@ def multi_similarity(
     """
     values = []
     for a in range(len(anchors)):
-        own = [cosine(anchors[a], references[p]) for p in marked(positives, a)]
-        other = [cosine(anchors[a], references[n]) for n in marked(negatives, a)]
+        positive_cosines = [cosine(anchors[a], references[p]) for p in marked(positives, a)]
+        negative_cosines = [cosine(anchors[a], references[n]) for n in marked(negatives, a)]
         if epsilon is not None:
-            kept_own, kept_other = [], []
-            if own and other:
-                kept_own = [s for s in own if s - epsilon < max(other)]
-                kept_other = [s for s in other if s + epsilon > min(own)]
-            if not kept_own or not kept_other:
+            kept_positives, kept_negatives = [], []
+            if positive_cosines and negative_cosines:
+                kept_positives = [s for s in positive_cosines if s - epsilon < max(negative_cosines)]
+                kept_negatives = [s for s in negative_cosines if s + epsilon > min(positive_cosines)]
+            if not kept_positives or not kept_negatives:
                 values.append(0.0)
                 continue
-            own, other = kept_own, kept_other
-        pull = log_one_plus_sum_exp([-positive_scale * (s - threshold) for s in own]) / positive_scale
-        push = log_one_plus_sum_exp([negative_scale * (s - threshold) for s in other]) / negative_scale
+            positive_cosines, negative_cosines = kept_positives, kept_negatives
+        pull = log_one_plus_sum_exp([-positive_scale * (s - threshold) for s in positive_cosines]) / positive_scale
+        push = log_one_plus_sum_exp([negative_scale * (s - threshold) for s in negative_cosines]) / negative_scale
         values.append(pull + push)
     return mean(values)
 
 
+@reference(
+    "hap2s",
+    {"margin": 0.6, "sigma": 0.2},
+    {"weighting": "polynomial"},
+    {"weighting": "polynomial", "power": 3.0},
+    detached_weights=True,
+)
 def hap2s(
     anchors: Array,
     references: Array,
@@ -196,37 +214,42 @@ def hap2s(
         raise ValueError(f"unknown weighting: {weighting}")
 
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
-        near = [distance(anchors[a], references[p]) for p in own]
-        far = [distance(anchors[a], references[n]) for n in other]
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        near = [distance(anchors[a], references[p]) for p in positive_rows]
+        far = [distance(anchors[a], references[n]) for n in negative_rows]
         pull = sum(weight(d, 1.0) * d for d in near) / sum(weight(d, 1.0) for d in near)
         push = sum(weight(d, -1.0) * d for d in far) / sum(weight(d, -1.0) for d in far)
         values.append(hinge(margin + pull - push))
     return mean(values)
 
 
+@reference("nt-xent", {"temperature": 0.7})
 def nt_xent(anchors: Array, references: Array, positives: Mask, negatives: Mask, temperature: float = 0.1) -> float:
     """Mean over valid anchors of ``mean_P -log( e^{s_ap/t} / (e^{s_ap/t} + sum_N e^{s_an/t}) )``."""
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
-        negative_logits = [cosine(anchors[a], references[n]) / temperature for n in other]
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        negative_logits = [cosine(anchors[a], references[n]) / temperature for n in negative_rows]
         terms = []
-        for p in own:
+        for p in positive_rows:
             logit = cosine(anchors[a], references[p]) / temperature
             terms.append(log_sum_exp([logit, *negative_logits]) - logit)
         values.append(mean(terms))
     return mean(values)
 
 
+@reference("supcon", {"temperature": 0.7})
 def supcon(anchors: Array, references: Array, positives: Mask, negatives: Mask, temperature: float = 0.1) -> float:
     """Mean over valid anchors of ``-(1/|P|) sum_P log( e^{s_ap/t} / sum_{P and N} e^{s/t} )``."""
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
-        denominator = log_sum_exp([cosine(anchors[a], references[r]) / temperature for r in own + other])
-        values.append(mean([denominator - cosine(anchors[a], references[p]) / temperature for p in own]))
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        denominator = log_sum_exp(
+            [cosine(anchors[a], references[r]) / temperature for r in positive_rows + negative_rows]
+        )
+        values.append(mean([denominator - cosine(anchors[a], references[p]) / temperature for p in positive_rows]))
     return mean(values)
 
 
+@reference("circle", {"margin": 0.25, "scale": 256.0}, {"margin": 0.1, "scale": 5.0}, detached_weights=True)
 def circle(
     anchors: Array,
     references: Array,
@@ -240,12 +263,12 @@ def circle(
     The factors are ``an = [s_n + margin]+`` and ``ap = [1 + margin - s_p]+``.
     """
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         push, pull = [], []
-        for n in other:
+        for n in negative_rows:
             s = cosine(anchors[a], references[n])
             push.append(scale * hinge(s + margin) * (s - margin))
-        for p in own:
+        for p in positive_rows:
             s = cosine(anchors[a], references[p])
             pull.append(-scale * hinge(1.0 + margin - s) * (s - (1.0 - margin)))
         values.append(log_one_plus_sum_exp([x + y for x in push for y in pull]))

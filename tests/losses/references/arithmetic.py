@@ -86,8 +86,8 @@ def distance_or_square(left: Array, right: Array, squared: bool) -> float:
 
 def variance(vector: Array) -> float:
     """Population variance over the features."""
-    centre = mean([float(value) for value in vector])
-    return mean([(float(value) - centre) ** 2 for value in vector])
+    center = mean([float(value) for value in vector])
+    return mean([(float(value) - center) ** 2 for value in vector])
 
 
 def noise_to_signal(anchor: Array, other: Array) -> float:
@@ -103,14 +103,19 @@ def marked(mask: Mask, row: int) -> list[int]:
 def valid_anchors(positives: Mask, negatives: Mask) -> Iterator[tuple[int, list[int], list[int]]]:
     """``(a, P, N)`` for every anchor with at least one positive and one negative."""
     for a in range(positives.shape[0]):
-        own, other = marked(positives, a), marked(negatives, a)
-        if own and other:
-            yield a, own, other
+        positive_rows, negative_rows = marked(positives, a), marked(negatives, a)
+        if positive_rows and negative_rows:
+            yield a, positive_rows, negative_rows
 
 
 def all_triplets(positives: Mask, negatives: Mask) -> list[Triplet]:
     """Every ``(a, p, n)`` with p in P and n in N."""
-    return [(a, p, n) for a, own, other in valid_anchors(positives, negatives) for p in own for n in other]
+    return [
+        (a, p, n)
+        for a, positive_rows, negative_rows in valid_anchors(positives, negatives)
+        for p in positive_rows
+        for n in negative_rows
+    ]
 
 
 def masked_cosines(anchors: Array, references: Array, mask: Mask) -> list[float]:

@@ -13,23 +13,28 @@ from tests.losses.references.arithmetic import (
     masked_distances,
     mean,
 )
+from tests.losses.references.catalog import reference
 
 
-def similarity_margin_value(own: list[float], other: list[float], margin: float, threshold: float) -> float:
+def similarity_margin_value(
+    positive_values: list[float], negative_values: list[float], margin: float, threshold: float
+) -> float:
     """Mean over all pairs of ``[margin + threshold - s]+`` (positive) and ``[margin + s - threshold]+`` (negative)."""
-    terms = [hinge(margin + threshold - s) for s in own]
-    terms += [hinge(margin + s - threshold) for s in other]
+    terms = [hinge(margin + threshold - s) for s in positive_values]
+    terms += [hinge(margin + s - threshold) for s in negative_values]
     return mean(terms)
 
 
-def similarity_contrastive_value(own: list[float], other: list[float], threshold: float, variant: str) -> float:
+def similarity_contrastive_value(
+    positive_values: list[float], negative_values: list[float], threshold: float, variant: str
+) -> float:
     """Mean over all pairs of ``1 - s`` (positive) and ``[s - threshold]+`` (negative).
 
     In the variant "as-coded" a negative with ``s > threshold`` gives ``s``, and any other negative is left out of the
     sum and of the count.
     """
-    terms = [1.0 - s for s in own]
-    for s in other:
+    terms = [1.0 - s for s in positive_values]
+    for s in negative_values:
         if variant == "standard":
             terms.append(hinge(s - threshold))
         elif variant == "as-coded":
@@ -41,37 +46,45 @@ def similarity_contrastive_value(own: list[float], other: list[float], threshold
 
 
 def binomial_value(
-    own: list[float], other: list[float], positive_scale: float, negative_scale: float, threshold: float
+    positive_values: list[float],
+    negative_values: list[float],
+    positive_scale: float,
+    negative_scale: float,
+    threshold: float,
 ) -> float:
     """Mean over all pairs of the binomial deviance.
 
     Positive: ``(2 / positive_scale) log(1 + exp(-positive_scale (s - threshold)))``.
     Negative: ``(2 / negative_scale) log(1 + exp(negative_scale (s - threshold)))``.
     """
-    terms = [2.0 / positive_scale * log_one_plus_sum_exp([-positive_scale * (s - threshold)]) for s in own]
-    terms += [2.0 / negative_scale * log_one_plus_sum_exp([negative_scale * (s - threshold)]) for s in other]
+    terms = [2.0 / positive_scale * log_one_plus_sum_exp([-positive_scale * (s - threshold)]) for s in positive_values]
+    terms += [2.0 / negative_scale * log_one_plus_sum_exp([negative_scale * (s - threshold)]) for s in negative_values]
     return mean(terms)
 
 
 def contrastive_value(
-    own: list[float], other: list[float], margin: float, positive_margin: float, squared: bool
+    positive_values: list[float], negative_values: list[float], margin: float, positive_margin: float, squared: bool
 ) -> float:
     """``mean_positive [d - positive_margin]+ + mean_negative [margin - d]+``, each hinge squared if ``squared``."""
     power = 2 if squared else 1
-    pull = [hinge(d - positive_margin) ** power for d in own]
-    push = [hinge(margin - d) ** power for d in other]
+    pull = [hinge(d - positive_margin) ** power for d in positive_values]
+    push = [hinge(margin - d) ** power for d in negative_values]
     return mean(pull) + mean(push)
 
 
+@reference("similarity-margin", {"margin": 0.4, "threshold": 0.1})
 def similarity_margin(
     anchors: Array, references: Array, positives: Mask, negatives: Mask, margin: float = 0.2, threshold: float = 0.5
 ) -> float:
     """See `similarity_margin_value`; all pairs of the relation."""
-    own = masked_cosines(anchors, references, positives)
-    other = masked_cosines(anchors, references, negatives)
-    return similarity_margin_value(own, other, margin, threshold)
+    positive_values = masked_cosines(anchors, references, positives)
+    negative_values = masked_cosines(anchors, references, negatives)
+    return similarity_margin_value(positive_values, negative_values, margin, threshold)
 
 
+@reference(
+    "similarity-contrastive", {"threshold": 0.1}, {"variant": "as-coded"}, {"variant": "as-coded", "threshold": 0.0}
+)
 def similarity_contrastive(
     anchors: Array,
     references: Array,
@@ -81,11 +94,12 @@ def similarity_contrastive(
     variant: str = "standard",
 ) -> float:
     """See `similarity_contrastive_value`; all pairs of the relation."""
-    own = masked_cosines(anchors, references, positives)
-    other = masked_cosines(anchors, references, negatives)
-    return similarity_contrastive_value(own, other, threshold, variant)
+    positive_values = masked_cosines(anchors, references, positives)
+    negative_values = masked_cosines(anchors, references, negatives)
+    return similarity_contrastive_value(positive_values, negative_values, threshold, variant)
 
 
+@reference("binomial", {"positive_scale": 0.7, "negative_scale": 3.0, "threshold": -0.2})
 def binomial(
     anchors: Array,
     references: Array,
@@ -96,11 +110,12 @@ def binomial(
     threshold: float = 0.5,
 ) -> float:
     """See `binomial_value`; all pairs of the relation."""
-    own = masked_cosines(anchors, references, positives)
-    other = masked_cosines(anchors, references, negatives)
-    return binomial_value(own, other, positive_scale, negative_scale, threshold)
+    positive_values = masked_cosines(anchors, references, positives)
+    negative_values = masked_cosines(anchors, references, negatives)
+    return binomial_value(positive_values, negative_values, positive_scale, negative_scale, threshold)
 
 
+@reference("contrastive", {"margin": 1.3, "positive_margin": 0.4}, {"squared": True})
 def contrastive(
     anchors: Array,
     references: Array,
@@ -111,9 +126,9 @@ def contrastive(
     squared: bool = False,
 ) -> float:
     """See `contrastive_value`; all pairs of the relation."""
-    own = masked_distances(anchors, references, positives)
-    other = masked_distances(anchors, references, negatives)
-    return contrastive_value(own, other, margin, positive_margin, squared)
+    positive_values = masked_distances(anchors, references, positives)
+    negative_values = masked_distances(anchors, references, negatives)
+    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared)
 
 
 def margin_terms(
@@ -128,6 +143,7 @@ def margin_terms(
     return terms
 
 
+@reference("margin", {"margin": 0.33, "beta": 0.8})
 def margin_loss(
     anchors: Array,
     references: Array,
@@ -148,19 +164,20 @@ def margin_loss(
     return sum(terms) / max(1, active)
 
 
+@reference("histogram", {"bins": 11}, {"bins": 5}, {"bins": 151})
 def histogram(anchors: Array, references: Array, positives: Mask, negatives: Mask, bins: int = 65) -> float:
     """``sum_r h-(r) sum_{q <= r} h+(q)`` with nodes ``t_r = -1 + r * step``, ``step = 2 / (bins - 1)``, r from zero.
 
     ``h+(r)`` and ``h-(r)`` are the means of ``max(0, 1 - |s - t_r| / step)`` over the positive and negative pairs.
     """
-    own = masked_cosines(anchors, references, positives)
-    other = masked_cosines(anchors, references, negatives)
-    if not own or not other:
+    positive_values = masked_cosines(anchors, references, positives)
+    negative_values = masked_cosines(anchors, references, negatives)
+    if not positive_values or not negative_values:
         return 0.0
     step = 2.0 / (bins - 1)
     total, cumulative = 0.0, 0.0
     for r in range(bins):
         node = -1.0 + r * step
-        cumulative += mean([max(0.0, 1.0 - abs(s - node) / step) for s in own])
-        total += mean([max(0.0, 1.0 - abs(s - node) / step) for s in other]) * cumulative
+        cumulative += mean([max(0.0, 1.0 - abs(s - node) / step) for s in positive_values])
+        total += mean([max(0.0, 1.0 - abs(s - node) / step) for s in negative_values]) * cumulative
     return total

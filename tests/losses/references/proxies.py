@@ -14,6 +14,7 @@ from tests.losses.references.arithmetic import (
     marked,
     mean,
 )
+from tests.losses.references.catalog import proxy_reference
 
 
 def mean_cross_entropy(positives: Mask, logits_for: Callable[[int, int], list[float]]) -> float:
@@ -31,6 +32,7 @@ def mean_cross_entropy(positives: Mask, logits_for: Callable[[int, int], list[fl
     return mean(values)
 
 
+@proxy_reference("proxy-nca", {"scale": 1.5})
 def proxy_nca(embeddings: Array, positives: Mask, proxies: Array, scale: float = 3.0) -> float:
     """Mean over rows of ``mean_{positive c} D_c + log sum_{negative c} e^{-D_c}``, ``D = scale^2 d^2``.
 
@@ -38,17 +40,18 @@ def proxy_nca(embeddings: Array, positives: Mask, proxies: Array, scale: float =
     """
     values = []
     for row in range(len(embeddings)):
-        own, other = [], []
+        positive_values, negative_values = [], []
         for c in range(len(proxies)):
             spread = scale**2 * distance(embeddings[row], proxies[c]) ** 2
             if positives[row, c]:
-                own.append(spread)
+                positive_values.append(spread)
             else:
-                other.append(-spread)
-        values.append(mean(own) + log_sum_exp(other))
+                negative_values.append(-spread)
+        values.append(mean(positive_values) + log_sum_exp(negative_values))
     return mean(values)
 
 
+@proxy_reference("proxy-anchor", {"margin": 0.2, "scale": 64.0})
 def proxy_anchor(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.1, scale: float = 32.0) -> float:
     """Pull averaged over the classes with a positive row, plus push averaged over all classes.
 
@@ -57,19 +60,20 @@ def proxy_anchor(embeddings: Array, positives: Mask, proxies: Array, margin: flo
     """
     pulls, pushes = [], []
     for c in range(len(proxies)):
-        own, other = [], []
+        positive_values, negative_values = [], []
         for row in range(len(embeddings)):
             s = cosine(embeddings[row], proxies[c])
             if positives[row, c]:
-                own.append(-scale * (s - margin))
+                positive_values.append(-scale * (s - margin))
             else:
-                other.append(scale * (s + margin))
-        if own:
-            pulls.append(log_one_plus_sum_exp(own))
-        pushes.append(log_one_plus_sum_exp(other))
+                negative_values.append(scale * (s + margin))
+        if positive_values:
+            pulls.append(log_one_plus_sum_exp(positive_values))
+        pushes.append(log_one_plus_sum_exp(negative_values))
     return mean(pulls) + mean(pushes)
 
 
+@proxy_reference("normalized-softmax", {"temperature": 0.5})
 def normalized_softmax(embeddings: Array, positives: Mask, proxies: Array, temperature: float = 0.05) -> float:
     """Cross-entropy of the logits ``s / temperature``."""
 
@@ -79,6 +83,7 @@ def normalized_softmax(embeddings: Array, positives: Mask, proxies: Array, tempe
     return mean_cross_entropy(positives, logits_for)
 
 
+@proxy_reference("softmax")
 def softmax(embeddings: Array, positives: Mask, proxies: Array, bias: Array | None = None) -> float:
     """Cross-entropy of the logits ``dot + bias_c``; no bias is a bias of zero."""
 
@@ -92,6 +97,7 @@ def softmax(embeddings: Array, positives: Mask, proxies: Array, bias: Array | No
     return mean_cross_entropy(positives, logits_for)
 
 
+@proxy_reference("cosface", {"margin": 0.1, "scale": 10.0})
 def cosface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.35, scale: float = 64.0) -> float:
     """Cross-entropy of the logits ``scale (s - margin)`` for the target and ``scale s`` for the other classes."""
 
@@ -103,6 +109,7 @@ def cosface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 
     return mean_cross_entropy(positives, logits_for)
 
 
+@proxy_reference("arcface", {"margin": 0.2, "scale": 64.0}, {"margin": 2.5})
 def arcface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.5, scale: float = 16.0) -> float:
     """Cross-entropy of the logits ``scale cos(theta + margin)`` for the target and ``scale cos(theta)`` otherwise.
 
@@ -126,6 +133,11 @@ def arcface(embeddings: Array, positives: Mask, proxies: Array, margin: float = 
     return mean_cross_entropy(positives, logits_for)
 
 
+@proxy_reference(
+    "soft-triple",
+    {"centers": 3, "scale": 20.0, "margin": 0.1, "temperature": 0.3, "regularization": 0.5},
+    {"centers": 1},
+)
 def soft_triple(
     embeddings: Array,
     positives: Mask,
@@ -135,18 +147,18 @@ def soft_triple(
     temperature: float = 0.1,
     regularization: float = 0.2,
 ) -> float:
-    """Cross-entropy of the logits ``scale (S_c - margin [c is the target])``, plus the spread of the centres.
+    """Cross-entropy of the logits ``scale (S_c - margin [c is the target])``, plus the spread of the centers.
 
-    ``S_c = sum_k w_k s_k`` over the K centres of class c, w = softmax of ``s_k / temperature`` over k.
-    Spread: ``regularization * sum_c sum_{k<l} sqrt(2 + 1e-5 - 2 psi_ck.psi_cl) / (C K (K - 1))`` with unit centres psi;
-    zero for one centre per class.
+    ``S_c = sum_k w_k s_k`` over the K centers of class c, w = softmax of ``s_k / temperature`` over k.
+    Spread: ``regularization * sum_c sum_{k<l} sqrt(2 + 1e-5 - 2 psi_ck.psi_cl) / (C K (K - 1))`` with unit centers psi;
+    zero for one center per class.
     """
     classes, centers = proxies.shape[0], proxies.shape[1]
 
     def class_similarity(row: int, c: int) -> float:
         similarities = [cosine(embeddings[row], proxies[c, k]) for k in range(centers)]
-        normaliser = log_sum_exp([s / temperature for s in similarities])
-        return sum(math.exp(s / temperature - normaliser) * s for s in similarities)
+        normalizer = log_sum_exp([s / temperature for s in similarities])
+        return sum(math.exp(s / temperature - normalizer) * s for s in similarities)
 
     def logits_for(row: int, target: int) -> list[float]:
         logits = [scale * class_similarity(row, c) for c in range(classes)]

@@ -3,8 +3,10 @@
 import math
 
 from tests.losses.references.arithmetic import Array, Mask, cosine, distance, mean, sigmoid, valid_anchors
+from tests.losses.references.catalog import reference
 
 
+@reference("fastap", {"bins": 4}, {"bins": 33})
 def fastap(anchors: Array, references: Array, positives: Mask, negatives: Mask, bins: int = 10) -> float:
     """Mean over valid anchors of ``1 - AP``, ``AP = (1/|P|) sum_l H+_l h+_l / H_l`` over the nodes with ``H_l > 0``.
 
@@ -14,24 +16,25 @@ def fastap(anchors: Array, references: Array, positives: Mask, negatives: Mask, 
     """
     width = 4.0 / bins
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         precision, total_own, total_all = 0.0, 0.0, 0.0
         for node_index in range(bins + 1):
             node = 4.0 * node_index / bins
             count_own, count_all = 0.0, 0.0
-            for r in own + other:
+            for r in positive_rows + negative_rows:
                 share = max(0.0, 1.0 - abs(distance(anchors[a], references[r]) ** 2 - node) / width)
                 count_all += share
-                if r in own:
+                if r in positive_rows:
                     count_own += share
             total_own += count_own
             total_all += count_all
             if total_all > 0.0:
                 precision += total_own * count_own / total_all
-        values.append(1.0 - precision / len(own))
+        values.append(1.0 - precision / len(positive_rows))
     return mean(values)
 
 
+@reference("ranked-list", {"margin": 0.9, "boundary": 1.3, "temperature": 2.0, "balance": 0.3})
 def ranked_list(
     anchors: Array,
     references: Array,
@@ -49,14 +52,14 @@ def ranked_list(
     ``w = exp(temperature (boundary - d))``. Either is zero when no pair qualifies.
     """
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         gaps = []
-        for p in own:
+        for p in positive_rows:
             d = distance(anchors[a], references[p])
             if d > boundary - margin:
                 gaps.append(d - (boundary - margin))
         weighted, weights = 0.0, 0.0
-        for n in other:
+        for n in negative_rows:
             d = distance(anchors[a], references[n])
             if d < boundary:
                 weight = math.exp(temperature * (boundary - d))
@@ -67,29 +70,31 @@ def ranked_list(
     return mean(values)
 
 
+@reference("smooth-ap", {"temperature": 0.3})
 def smooth_ap(anchors: Array, references: Array, positives: Mask, negatives: Mask, temperature: float = 0.01) -> float:
     """Mean over valid anchors of ``1 - AP``, AP = mean over p in P of (soft rank among P) / (soft rank among all).
 
     A soft rank of p is ``1 + sum_j sigmoid((s_j - s_p) / temperature)`` over the other members j of the set.
     """
     values = []
-    for a, own, other in valid_anchors(positives, negatives):
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
         ratios = []
-        for p in own:
+        for p in positive_rows:
             s_p = cosine(anchors[a], references[p])
             rank_own, rank_all = 1.0, 1.0
-            for j in own + other:
+            for j in positive_rows + negative_rows:
                 if j == p:
                     continue
                 step = sigmoid((cosine(anchors[a], references[j]) - s_p) / temperature)
                 rank_all += step
-                if j in own:
+                if j in positive_rows:
                     rank_own += step
             ratios.append(rank_own / rank_all)
         values.append(1.0 - mean(ratios))
     return mean(values)
 
 
+@reference("precision-at-k", {"k": 1}, {"k": 2, "margin": 0.5}, {"k": 7}, {"k": 100, "margin": 0.3})
 def precision_at_k(
     anchors: Array, references: Array, positives: Mask, negatives: Mask, k: int = 4, margin: float = 0.1
 ) -> float:
@@ -103,18 +108,18 @@ def precision_at_k(
     k is at most the number of candidates. An anchor that is not valid gives zero.
     """
     total = 0.0
-    for a, own, other in valid_anchors(positives, negatives):
-        score = {p: cosine(anchors[a], references[p]) for p in own}
-        score.update({n: cosine(anchors[a], references[n]) + margin for n in other})
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        score = {p: cosine(anchors[a], references[p]) for p in positive_rows}
+        score.update({n: cosine(anchors[a], references[n]) + margin for n in negative_rows})
         ranking = sorted(sorted(score), key=lambda item: score[item], reverse=True)
         size = min(k, len(ranking))
         top, rest = ranking[:size], ranking[size:]
-        if len(own) < size:
-            missed = [item for item in rest if item in own]
-            top_negatives = [item for item in top if item in other]
-            wrong = top_negatives[len(top_negatives) - len(missed) :]
+        if len(positive_rows) < size:
+            missed = [item for item in rest if item in positive_rows]
+            top_negatives = [item for item in top if item in negative_rows]
+            intruders = top_negatives[len(top_negatives) - len(missed) :]
         else:
-            wrong = [item for item in top if item in other]
-            missed = [item for item in rest if item in own][: len(wrong)]
-        total += sum(score[item] for item in wrong) - sum(score[item] for item in missed)
+            intruders = [item for item in top if item in negative_rows]
+            missed = [item for item in rest if item in positive_rows][: len(intruders)]
+        total += sum(score[item] for item in intruders) - sum(score[item] for item in missed)
     return total / len(anchors) if len(anchors) else 0.0

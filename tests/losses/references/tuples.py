@@ -17,6 +17,7 @@ from tests.losses.references.arithmetic import (
     noise_to_signal,
     unit,
 )
+from tests.losses.references.catalog import reference, triplet_reference
 from tests.losses.references.pairs import (
     binomial_value,
     contrastive_value,
@@ -26,6 +27,7 @@ from tests.losses.references.pairs import (
 )
 
 
+@reference("triplet", {"squared": False}, {"margin": 0.7, "average": "active"}, {"squared": False, "average": "active"})
 def triplet(
     anchors: Array,
     references: Array,
@@ -40,6 +42,7 @@ def triplet(
     return triplet_from_triplets(anchors, references, triplets, margin, squared, average)
 
 
+@reference("snr", {"margin": 1.5, "regularization": 0.0})
 def snr(
     anchors: Array,
     references: Array,
@@ -55,19 +58,21 @@ def snr(
 
 def triplet_cosines(anchors: Array, references: Array, triplets: Sequence[Triplet]) -> tuple[list[float], list[float]]:
     """Cosines of all (a, p) and of all (a, n)."""
-    own = [cosine(anchors[a], references[p]) for a, p, _ in triplets]
-    other = [cosine(anchors[a], references[n]) for a, _, n in triplets]
-    return own, other
+    positive_values = [cosine(anchors[a], references[p]) for a, p, _ in triplets]
+    negative_values = [cosine(anchors[a], references[n]) for a, _, n in triplets]
+    return positive_values, negative_values
 
 
+@triplet_reference("similarity-margin")
 def similarity_margin_from_triplets(
     anchors: Array, references: Array, triplets: Sequence[Triplet], margin: float = 0.2, threshold: float = 0.5
 ) -> float:
     """See `similarity_margin_value`; two pairs per triplet."""
-    own, other = triplet_cosines(anchors, references, triplets)
-    return similarity_margin_value(own, other, margin, threshold)
+    positive_values, negative_values = triplet_cosines(anchors, references, triplets)
+    return similarity_margin_value(positive_values, negative_values, margin, threshold)
 
 
+@triplet_reference("similarity-contrastive")
 def similarity_contrastive_from_triplets(
     anchors: Array,
     references: Array,
@@ -76,10 +81,11 @@ def similarity_contrastive_from_triplets(
     variant: str = "standard",
 ) -> float:
     """See `similarity_contrastive_value`; two pairs per triplet."""
-    own, other = triplet_cosines(anchors, references, triplets)
-    return similarity_contrastive_value(own, other, threshold, variant)
+    positive_values, negative_values = triplet_cosines(anchors, references, triplets)
+    return similarity_contrastive_value(positive_values, negative_values, threshold, variant)
 
 
+@triplet_reference("binomial")
 def binomial_from_triplets(
     anchors: Array,
     references: Array,
@@ -89,10 +95,11 @@ def binomial_from_triplets(
     threshold: float = 0.5,
 ) -> float:
     """See `binomial_value`; two pairs per triplet."""
-    own, other = triplet_cosines(anchors, references, triplets)
-    return binomial_value(own, other, positive_scale, negative_scale, threshold)
+    positive_values, negative_values = triplet_cosines(anchors, references, triplets)
+    return binomial_value(positive_values, negative_values, positive_scale, negative_scale, threshold)
 
 
+@triplet_reference("contrastive")
 def contrastive_from_triplets(
     anchors: Array,
     references: Array,
@@ -102,11 +109,12 @@ def contrastive_from_triplets(
     squared: bool = False,
 ) -> float:
     """See `contrastive_value`; two pairs per triplet."""
-    own = [distance(anchors[a], references[p]) for a, p, _ in triplets]
-    other = [distance(anchors[a], references[n]) for a, _, n in triplets]
-    return contrastive_value(own, other, margin, positive_margin, squared)
+    positive_values = [distance(anchors[a], references[p]) for a, p, _ in triplets]
+    negative_values = [distance(anchors[a], references[n]) for a, _, n in triplets]
+    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared)
 
 
+@triplet_reference("triplet")
 def triplet_from_triplets(
     anchors: Array,
     references: Array,
@@ -131,6 +139,7 @@ def triplet_from_triplets(
     raise ValueError(f"unknown average: {average}")
 
 
+@triplet_reference("margin")
 def margin_from_triplets(
     anchors: Array,
     references: Array,
@@ -158,6 +167,7 @@ def margin_from_triplets(
     raise ValueError(f"unknown variant: {variant}")
 
 
+@triplet_reference("snr")
 def snr_from_triplets(
     anchors: Array,
     references: Array,
@@ -181,6 +191,7 @@ def snr_from_triplets(
     return sum(hinges) / max(1, active) + regularization * mean(sums)
 
 
+@triplet_reference("quadruplet")
 def quadruplet(
     anchors: Array,
     references: Array,

@@ -36,7 +36,7 @@ class EnsembleObjective(Objective):
                 )
         for loss in parts:
             # a part may get items of a single class, whatever the sampler
-            get_inner_loss(loss).tell_of_missing_pairs = False
+            get_inner_loss(loss).warn_missing_pairs = False
         self._ensemble = (ensemble,)  # in a tuple: its parameters belong to the model, not to this module
         # modules of `whole` come first and draw the same numbers as without parts
         self._random_modules = find_random_modules(self)

@@ -5,11 +5,11 @@ import torch
 from torch.nn.functional import normalize
 
 from kinfold import pairs
-from kinfold.pairs import cancellation
-from kinfold.pairs.measures import sphere_squared
+from kinfold.pairs import near_pairs
+from kinfold.pairs.measures import squared_sphere_distance
 from tests.problems import generator
 
-MEASURES = {"sphere": sphere_squared, "raw": pairs.squared_euclidean}
+MEASURES = {"sphere": squared_sphere_distance, "raw": pairs.squared_euclidean}
 
 
 def rows(count, dim=64, spread=1.0, radius=1e-4, dtype=torch.float32):
@@ -57,22 +57,24 @@ def test_first_and_second_gradients_are_those_of_differences(name, spread, dtype
 
 def test_many_near_pairs_are_never_gathered(monkeypatch):
     """Of a collapsed batch B x R differences of d entries would be far larger than the matrix."""
-    monkeypatch.setattr(cancellation, "gathered_squared_euclidean", None)
+    monkeypatch.setattr(near_pairs, "gather_squared_euclidean", None)
     x, y = rows(20, spread=1e-3)
-    assert sphere_squared(x, y).min() > 0
+    assert squared_sphere_distance(x, y).min() > 0
 
 
 def test_pairs_that_do_not_count_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr(cancellation, "gathered_squared_euclidean", None)
+    monkeypatch.setattr(near_pairs, "gather_squared_euclidean", None)
     x, _ = rows(20)
     relation = pairs.Relation.from_labels(torch.arange(20) // 2)
-    sphere_squared(x, x, counted=relation.includes)  # only the diagonal is near, and no pair of the relation
+    squared_sphere_distance(
+        x, x, pair_filter=relation.includes
+    )  # only the diagonal is near, and no pair of the relation
 
 
 def test_a_zero_row_keeps_the_cosine_zero():
     x, y = rows(3, spread=1e-3)
     x[0] = 0.0
-    torch.testing.assert_close(sphere_squared(x, y)[0], torch.full((3,), 2.0))
+    torch.testing.assert_close(squared_sphere_distance(x, y)[0], torch.full((3,), 2.0))
 
 
 @pytest.mark.parametrize("columns", [5, 64, 130])
@@ -80,7 +82,7 @@ def test_a_zero_row_keeps_the_cosine_zero():
 def test_near_pairs_are_listed_whatever_the_number_of_columns(columns, by_row):
     squared = torch.rand(7, columns, generator=generator(5))
     limit = torch.rand(7, 1, generator=generator(6)) / 10 if by_row else 0.05
-    i, j = cancellation._list_near(squared, limit)
+    i, j = near_pairs._list_near(squared, limit)
     marked = torch.zeros_like(squared, dtype=torch.bool)
     marked[i, j] = True
     assert torch.equal(marked, squared < limit)

@@ -7,7 +7,7 @@ import torch
 
 import kinfold
 from kinfold.miners.distance_weighted import log_inverse_density, negative_weights
-from kinfold.miners.drawing import choose, draw
+from kinfold.miners.drawing import draw_uniform, draw_weighted
 from kinfold.pairs import Relation, cosine
 from tests.losses.test_golden import LABELS, UNIT
 from tests.problems import batch, generator
@@ -17,51 +17,55 @@ RELATION = Relation.from_labels(Y)
 DISTANCE = torch.cdist(torch.nn.functional.normalize(X), torch.nn.functional.normalize(X))
 
 
-def kin(a):
+def positives_of(a):
     return RELATION.positives[a].nonzero().flatten().tolist()
 
 
-def other(a):
+def negatives_of(a):
     return RELATION.negatives[a].nonzero().flatten().tolist()
 
 
 def drawn(name, times=400, x=X, y=Y, **options):
     """For every anchor the set of (positive, negative) that turn up in many draws; None for a skipped anchor."""
     miner = kinfold.miners.create(name, generator=generator(0), **options)
-    seen = [set() for _ in range(len(x))]
+    outcomes = [set() for _ in range(len(x))]
     for _ in range(times):
-        found = miner(x, y)
+        selected = miner(x, y)
         for a, p, n, ok in zip(
-            found.anchor.tolist(), found.positive.tolist(), found.negative.tolist(), found.valid.tolist(), strict=True
+            selected.anchor.tolist(),
+            selected.positive.tolist(),
+            selected.negative.tolist(),
+            selected.valid.tolist(),
+            strict=True,
         ):
-            seen[a].add((p, n) if ok else None)
-    return seen
+            outcomes[a].add((p, n) if ok else None)
+    return outcomes
 
 
 def test_hard_is_farthest_positive_and_nearest_negative():
-    found = kinfold.miners.create("hard")(X, Y)
+    selected = kinfold.miners.create("hard")(X, Y)
     for a in range(len(X)):
-        assert found.positive[a] == max(kin(a), key=lambda p: DISTANCE[a, p])
-        assert found.negative[a] == min(other(a), key=lambda n: DISTANCE[a, n])
+        assert selected.positive[a] == max(positives_of(a), key=lambda p: DISTANCE[a, p])
+        assert selected.negative[a] == min(negatives_of(a), key=lambda n: DISTANCE[a, n])
 
 
 def test_random_reaches_every_triplet():
-    for a, seen in enumerate(drawn("random", times=800)):
-        assert seen == {(p, n) for p in kin(a) for n in other(a)}
+    for a, outcomes in enumerate(drawn("random", times=800)):
+        assert outcomes == {(p, n) for p in positives_of(a) for n in negatives_of(a)}
 
 
 def test_random_over_the_batch_draws_distinct_triplets_uniformly():
     miner = kinfold.miners.create("random", scope="batch", generator=generator(0))
-    total = sum(len(kin(a)) * len(other(a)) for a in range(len(X)))
+    total = sum(len(positives_of(a)) * len(negatives_of(a)) for a in range(len(X)))
     tally = {}
     for _ in range(2000):
-        found = miner(X, Y)
-        rows = list(zip(found.anchor.tolist(), found.positive.tolist(), found.negative.tolist(), strict=True))
+        selected = miner(X, Y)
+        rows = list(zip(selected.anchor.tolist(), selected.positive.tolist(), selected.negative.tolist(), strict=True))
         assert len(set(rows)) == len(rows) == len(X)
-        assert bool(found.valid.all())
+        assert bool(selected.valid.all())
         for a, p, n in rows:
-            assert p in kin(a)
-            assert n in other(a)
+            assert p in positives_of(a)
+            assert n in negatives_of(a)
             tally[a, p, n] = tally.get((a, p, n), 0) + 1
     assert len(tally) == total
     expected = 2000 * len(X) / total
@@ -72,47 +76,50 @@ def test_random_over_the_batch_with_fewer_triplets_than_anchors():
     y = torch.tensor([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
     keep = torch.zeros(10, 10, dtype=torch.bool)
     keep[0, 1] = True
-    found = kinfold.miners.create("random", scope="batch")(X, relation=keep)
-    assert int(found.valid.sum()) == 8
-    assert set(found.negative[found.valid].tolist()) == set(range(2, 10))
-    assert len(y) == len(found.valid)
+    selected = kinfold.miners.create("random", scope="batch")(X, relation=keep)
+    assert int(selected.valid.sum()) == 8
+    assert set(selected.negative[selected.valid].tolist()) == set(range(2, 10))
+    assert len(y) == len(selected.valid)
 
 
 @pytest.mark.parametrize("squared", [False, True])
 def test_semihard_draws_from_the_band_above_the_positive(squared):
     distance = DISTANCE.square() if squared else DISTANCE
     fallbacks = 0
-    for a, seen in enumerate(drawn("semihard", times=800, margin=0.3, squared=squared)):
+    for a, outcomes in enumerate(drawn("semihard", times=800, margin=0.3, squared=squared)):
         expected = set()
-        for p in kin(a):
-            band = [n for n in other(a) if distance[a, p] < distance[a, n] < distance[a, p] + 0.3]
+        for p in positives_of(a):
+            band = [n for n in negatives_of(a) if distance[a, p] < distance[a, n] < distance[a, p] + 0.3]
             fallbacks += not band
-            expected |= {(p, n) for n in band or other(a)}
-        assert seen == expected
+            expected |= {(p, n) for n in band or negatives_of(a)}
+        assert outcomes == expected
     assert fallbacks > 0
-    for a, seen in enumerate(drawn("semihard", times=400, margin=0.3, squared=squared, fallback="drop")):
-        for pair in seen - {None}:
+    for a, outcomes in enumerate(drawn("semihard", times=400, margin=0.3, squared=squared, fallback="drop")):
+        for pair in outcomes - {None}:
             assert distance[a, pair[0]] < distance[a, pair[1]] < distance[a, pair[0]] + 0.3
 
 
 def test_softhard_draws_from_the_hard_ones():
-    for a, seen in enumerate(drawn("softhard")):
-        nearest, farthest = min(DISTANCE[a, n] for n in other(a)), max(DISTANCE[a, p] for p in kin(a))
-        hard_kin = [p for p in kin(a) if DISTANCE[a, p] > nearest] or kin(a)
-        hard_other = [n for n in other(a) if DISTANCE[a, n] < farthest] or other(a)
-        assert seen == {(p, n) for p in hard_kin for n in hard_other}
+    for a, outcomes in enumerate(drawn("softhard")):
+        nearest, farthest = min(DISTANCE[a, n] for n in negatives_of(a)), max(DISTANCE[a, p] for p in positives_of(a))
+        hard_positives = [p for p in positives_of(a) if DISTANCE[a, p] > nearest] or positives_of(a)
+        hard_negatives = [n for n in negatives_of(a) if DISTANCE[a, n] < farthest] or negatives_of(a)
+        assert outcomes == {(p, n) for p in hard_positives for n in hard_negatives}
 
 
 def test_multi_similarity_keeps_what_the_definition_says():
     similarity = 1 - DISTANCE.square() / 2
-    found = kinfold.miners.create("multi-similarity", epsilon=0.2)(X, Y)
+    selected = kinfold.miners.create("multi-similarity", epsilon=0.2)(X, Y)
     for a in range(len(X)):
-        nearest, farthest = max(similarity[a, n] for n in other(a)), min(similarity[a, p] for p in kin(a))
-        assert found.positives[a].nonzero().flatten().tolist() == [
-            p for p in kin(a) if similarity[a, p] - 0.2 < nearest
+        nearest, farthest = (
+            max(similarity[a, n] for n in negatives_of(a)),
+            min(similarity[a, p] for p in positives_of(a)),
+        )
+        assert selected.positives[a].nonzero().flatten().tolist() == [
+            p for p in positives_of(a) if similarity[a, p] - 0.2 < nearest
         ]
-        assert found.negatives[a].nonzero().flatten().tolist() == [
-            n for n in other(a) if similarity[a, n] + 0.2 > farthest
+        assert selected.negatives[a].nonzero().flatten().tolist() == [
+            n for n in negatives_of(a) if similarity[a, n] + 0.2 > farthest
         ]
 
 
@@ -147,8 +154,8 @@ def test_semihard_pairs_draws_one_negative_per_positive_pair_from_the_band(fallb
         assert torch.equal(selected.positives, RELATION.positives)
         tally += selected.negatives
     for a in range(len(X)):
-        wanted, inside = len(kin(a)), int(band[a].sum())
-        outside = len(other(a)) - inside
+        wanted, inside = len(positives_of(a)), int(band[a].sum())
+        outside = len(negatives_of(a)) - inside
         chance = torch.zeros(len(X), dtype=torch.float64)
         chance[band[a]] = min(1.0, wanted / max(1, inside))
         if fallback == "uniform":
@@ -200,14 +207,14 @@ def test_distance_weighted_with_a_singleton():
 
 def test_distance_weighted_survives_antipodes_and_large_dimensions():
     x = torch.cat([torch.eye(4), -torch.eye(4)]).repeat(1, 128)
-    found = kinfold.miners.create("distance-weighted", upper_cutoff=None)(x, torch.arange(8) // 2)
-    assert bool(found.valid.all())
+    selected = kinfold.miners.create("distance-weighted", upper_cutoff=None)(x, torch.arange(8) // 2)
+    assert bool(selected.valid.all())
 
 
 def test_distance_weighted_pairs_takes_as_many_negatives_as_positives():
-    found = kinfold.miners.create("distance-weighted-pairs", upper_cutoff=None)(X, Y)
-    assert torch.equal(found.positives, RELATION.positives)
-    assert torch.equal(found.negatives.sum(dim=1), RELATION.positives.sum(dim=1))
+    selected = kinfold.miners.create("distance-weighted-pairs", upper_cutoff=None)(X, Y)
+    assert torch.equal(selected.positives, RELATION.positives)
+    assert torch.equal(selected.negatives.sum(dim=1), RELATION.positives.sum(dim=1))
 
 
 def test_distance_weighted_pairs_prefers_by_weight():
@@ -221,9 +228,9 @@ def test_distance_weighted_pairs_prefers_by_weight():
 
 def test_draw_follows_the_weights_and_never_takes_a_zero():
     weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]]).repeat_interleave(20000, dim=0)
-    index, found = draw(weights, generator(0))
-    assert bool(found[:20000].all())
-    assert not found[20000:].any()
+    index, selected = draw_weighted(weights, generator(0))
+    assert bool(selected[:20000].all())
+    assert not selected[20000:].any()
     counts = torch.bincount(index[:20000], minlength=5)
     assert counts[[0, 2, 4]].sum() == 0
     assert counts[3] / 20000 == pytest.approx(0.75, abs=0.02)
@@ -231,7 +238,7 @@ def test_draw_follows_the_weights_and_never_takes_a_zero():
 
 def test_choose_is_uniform_over_many_columns():
     mask = torch.ones(1, 5, dtype=torch.bool).repeat(50000, 1)
-    index, _ = choose(mask, generator(0))
+    index, _ = draw_uniform(mask, generator(0))
     assert (torch.bincount(index) / 50000).tolist() == pytest.approx([0.2] * 5, abs=0.01)
 
 

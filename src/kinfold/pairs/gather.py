@@ -1,0 +1,85 @@
+"""Scores of listed pairs: row i of `x` with row j of `y`, for index tensors i and j.
+
+The rows are gathered in chunks, and again in the backward pass, so that no copy of them is kept. With short lists of
+pairs such copies would be most of a loss' memory.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kinfold.pairs.transforms import is_transformed
+
+_CHUNK_ENTRIES = 1 << 20  # entries gathered at a time
+
+
+def gather_dot(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """x_i . y_j, (T,)
+
+    >>> gather_dot(torch.eye(2), torch.ones(3, 2), torch.tensor([0, 1]), torch.tensor([2, 2]))
+    tensor([1., 1.])
+    """
+    return _gather(x, y, i, j, squared=False)
+
+
+def gather_squared_euclidean(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """|x_i - y_j|^2, (T,), from differences: exact also where two rows nearly coincide."""
+    return _gather(x, y, i, j, squared=True)
+
+
+def _gather(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
+    if is_transformed():
+        return _plain(x, y, i, j, squared)
+    # where y is x, pass it once: its gradient is then accumulated in one buffer
+    scores: Tensor = _Gather.apply(x, None if y is x else y, i, j, squared)  # type: ignore[no-untyped-call]
+    return scores
+
+
+def _plain(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
+    return (x[i] - y[j]).square().sum(dim=-1) if squared else (x[i] * y[j]).sum(dim=-1)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor, squared: bool) -> Tensor:
+        ctx.save_for_backward(x, i, j, *([] if y is None else [y]))
+        ctx.squared = squared
+        y = x if y is None else y
+        scores = x.new_empty(i.shape)
+        for rows in _split_rows(i, x):
+            left, right = x[i[rows]], y[j[rows]]
+            if squared:
+                left.sub_(right)
+                right = left
+            scores[rows] = torch.linalg.vecdot(left, right)
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        x, i, j, *other = ctx.saved_tensors
+        weight = outer[0].unsqueeze(-1)
+        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
+            leaves = [leaf.view_as(leaf) for leaf in (x, *other)]
+            value = _plain(leaves[0], leaves[-1], i, j, ctx.squared)
+            first, *second = torch.autograd.grad(value, leaves, outer[0], create_graph=True)
+            return first, second[0] if second else None, None, None, None
+        y = other[0] if other else x
+        x_gradient = torch.zeros_like(x)
+        y_gradient = torch.zeros_like(y) if other else x_gradient
+        for rows in _split_rows(i, x):
+            left, right = x[i[rows]], y[j[rows]]
+            if ctx.squared:
+                left.sub_(right)
+                right = left.mul_(2.0 * weight[rows])
+                x_gradient.index_add_(0, i[rows], right)
+                y_gradient.index_add_(0, j[rows], left, alpha=-1.0)
+            else:
+                x_gradient.index_add_(0, i[rows], right.mul_(weight[rows]))
+                y_gradient.index_add_(0, j[rows], left.mul_(weight[rows]))
+        return x_gradient, y_gradient if other else None, None, None, None
+
+
+def _split_rows(i: Tensor, x: Tensor) -> list[slice]:
+    step = max(1, _CHUNK_ENTRIES // max(1, x.shape[-1]))
+    return [slice(start, start + step) for start in range(0, i.shape[0], step)]
