@@ -21,7 +21,7 @@ def chunks(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("chunks")
-@pytest.mark.parametrize("other", [X, Y], ids=["itself", "another"])
+@pytest.mark.parametrize("y", [X, Y], ids=["itself", "another"])
 def test_values_are_those_of_a_loop(y):
     dots = [float(X[i] @ y[j]) for i, j in zip(LEFT, RIGHT, strict=True)]
     squares = [float(((X[i] - y[j]) ** 2).sum()) for i, j in zip(LEFT, RIGHT, strict=True)]
