@@ -27,8 +27,8 @@ from benchmarks.losses import VARIANTS, table
 COST = """# Cost
 
 Time and memory of one forward and backward pass, all from one run of `make bench`. The floor is the least that a loss
-on pairs does with torch's own functions: normalise, one similarity matrix, the backward pass of its sum; ours falls
-below it where many proxies are normalised in one step. Extra memory is the peak above the floor's own, in score
+on pairs does with torch's own functions: normalize, one similarity matrix, the backward pass of its sum; ours falls
+below it where many proxies are normalized in one step. Extra memory is the peak above the floor's own, in score
 matrices of the loss' shape; it is negative where the matrix is never held at once, and at 80 x 1024 a single copy of
 the batch counts 12.8. The peer column is the time of the installed pytorch-metric-learning on the same work, where it
 has the same loss; it was given up above 8 GB or 60 s.

@@ -3,7 +3,7 @@
     make bench                                                     # all of it: about a quarter of an hour
     python -m benchmarks.losses --only lifted margin --no-peer     # some losses, ours alone
 
-The floor is what no loss on pairs can do without: normalise, one similarity matrix, the backward pass of its sum. A
+The floor is what no loss on pairs can do without: normalize, one similarity matrix, the backward pass of its sum. A
 ratio of 1.0 means that the loss itself costs nothing. Extra memory is the peak above that of the floor, in score
 matrices of the loss' own shape, (B, B) or (B, number of proxies); negative where the matrix is never held at once.
 """
@@ -32,7 +32,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "margin + distance-weighted": ("margin", {}, "distance-weighted"),
     "snr + distance-weighted": ("snr", {}, "distance-weighted"),
     "lifted (oh-song)": ("lifted", {"variant": "oh-song"}, None),
-    "soft-triple (no regulariser)": ("soft-triple", {"regularization": 0.0}, None),  # as the peer has it
+    "soft-triple (no regularizer)": ("soft-triple", {"regularization": 0.0}, None),  # as the peer has it
 }
 SLOW_PEER = 2.0  # seconds; a slower peer is timed once, in its own process
 

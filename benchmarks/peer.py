@@ -56,7 +56,7 @@ def peers(num_classes: int, dim: int) -> dict[str, Callable[[], Any]]:
         "circle": lambda: losses.CircleLoss(m=0.4, gamma=80),
         "proxy-nca": owning("ProxyNCALoss"),
         "proxy-anchor": owning("ProxyAnchorLoss"),
-        "soft-triple (no regulariser)": owning("SoftTripleLoss", centers_per_class=2),
+        "soft-triple (no regularizer)": owning("SoftTripleLoss", centers_per_class=2),
         "normalized-softmax": owning("NormalizedSoftmaxLoss"),
         "arcface": owning("ArcFaceLoss"),
         "cosface": owning("CosFaceLoss"),

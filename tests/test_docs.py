@@ -19,6 +19,7 @@ import typer
 import kinfold
 from kinfold.cli.main import app, main
 from kinfold.experiments import read_suite
+from tools import loss_index
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -143,6 +144,11 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     overview = (DOCS / "losses" / "index.md").read_text()
     linked = {f"losses/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", overview)}
     assert {*named, *linked} == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+
+
+def test_the_overview_of_losses_is_up_to_date():
+    overview = (DOCS / "losses" / "index.md").read_text()
+    assert loss_index.fill(overview) == overview, "run python -m tools.loss_index"
 
 
 def test_the_front_page_leads_to_every_part():

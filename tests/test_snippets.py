@@ -30,7 +30,7 @@ def test_every_local_link_leads_somewhere():
 
 
 def test_every_loss_has_a_page_with_its_measured_cost():
-    headings = ["Definition", "Options", "When to use it", "Relatives", "Cost", "Example", "Paper"]
+    headings = ["Definition", "Options", "When to use it", "Relatives", "Cost", "Example", "Paper", "Reference"]
     overview = (ROOT / "docs" / "losses" / "index.md").read_text()
     for name in kinfold.list("losses"):
         if name.startswith("dro-"):  # they share one
@@ -39,6 +39,7 @@ def test_every_loss_has_a_page_with_its_measured_cost():
         page = (ROOT / "docs" / "losses" / f"{name}.md").read_text()
         assert re.findall(r"^## (.*)$", page, flags=re.MULTILINE) == headings
         assert f"]({name}.md)" in overview
+        assert f"::: kinfold.losses.{name.replace('-', '_')}\n" in page
         cost = re.search(r"<!-- cost -->(.*)<!-- /cost -->", page, flags=re.DOTALL)
         assert cost
         assert f"| {name} |" in cost[1], f"python -m benchmarks.docs fills the cost of {name}"
