@@ -1,10 +1,10 @@
-"""Write the results of benches into docs/results.md, each between the marks of its suite's name.
+"""Write the results of benches into docs/results.md, each between the comments with the name of its suite.
 
     kinfold bench benchmarks/suites/samplers.toml --root cub=FEATURES.npz --out results/samplers
     python -m benchmarks.results results/samplers
 
-Suites whose methods are called "loss, setting" are shown as a grid; the others as a table with all metrics.
-The README has a table made of what then stands on that page.
+Suites whose methods are called "loss, setting" become a grid, the others a table with all metrics. The table of the
+README is made from that page.
 """
 
 import re
@@ -17,7 +17,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.docs import fill
 from kinfold.experiments import Bench, Interval, compute_interval
-from kinfold.experiments.results import SPACE
+from kinfold.experiments.result_rows import TRAIN_SPACE
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results.md"
@@ -27,73 +27,79 @@ FRONT = {  # suite of each column of the README, metric, heading
     ("omniglot", "recall@1"): "Omniglot: recall@1",
     ("glyphs", "recall@1"): "glyphs: recall@1",
 }
-START = "(start)"  # stands after a number that is the start's
-MANY = 8  # methods that are listed by name
+START = "(start)"  # follows a number of the initial weights
+MOST_NAMES = 8  # methods that are listed by name
 Values = Mapping[str, Mapping[int, float]]
 
 
-def shown(bench: Bench) -> str:
-    """Everything that a bench says, as Markdown."""
+def format_bench(bench: Bench) -> str:
+    """All results of a bench as Markdown."""
     parts = []
-    for data in bench.suite.sources:
+    for data in bench.suite.datasets:
         grid = all(", " in name for name in bench.suite.methods)
         for result in bench.results:
-            parts.append(_grids(bench, data, result) if grid else bench.table(data, result, "markdown"))
-            parts.append(_best(bench, data, result))
-        parts.append(_spectra(bench, data))
-    return "\n\n".join([*(part for part in parts if part), _effort(bench)])
+            parts.append(_format_grids(bench, data, result) if grid else bench.table(data, result, "markdown"))
+            parts.append(_describe_best(bench, data, result))
+        parts.append(_describe_spectra(bench, data))
+    return "\n\n".join([*(part for part in parts if part), _describe_effort(bench)])
 
 
-def _grids(bench: Bench, data: str, result: str) -> str:
+def _format_grids(bench: Bench, data: str, result: str) -> str:
     metric = bench.suite.metric
-    untrained = bench.untrained(data)
-    text = _grid(f"{data}: {metric} on the test classes, %", bench.values(data, result, metric), 100.0, untrained)
+    untrained = bench.list_untrained(data)
+    text = _format_grid(
+        f"{data}: {metric} on the test classes, %", bench.values(data, result, metric), 100.0, untrained
+    )
     if untrained:
         text += f"\n\n{START}: some repeat selected the start, so the setting is compared with no other."
-    space = bench.values(data, SPACE, "rho@2")
-    return f"{text}\n\n{_grid(f'{data}: rho@2 of the training classes', space, 1.0)}" if any(space.values()) else text
+    space = bench.values(data, TRAIN_SPACE, "rho@2")
+    return (
+        f"{text}\n\n{_format_grid(f'{data}: rho@2 of the training classes', space, 1.0)}"
+        if any(space.values())
+        else text
+    )
 
 
-def _grid(title: str, values: Values, factor: float, marked: Collection[str] = ()) -> str:
+def _format_grid(title: str, values: Values, factor: float, marked: Collection[str] = ()) -> str:
     names = [name.split(", ", 1) for name in values]
     rows, columns = ([*dict.fromkeys(column)] for column in zip(*names, strict=True))
     lines = [f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for row in rows:
         cells = []
         for name in (f"{row}, {column}" for column in columns):
-            cells.append(_cell(values.get(name, {}), factor) + f" {START}" * (name in marked))
+            cells.append(_format_interval(values.get(name, {}), factor) + f" {START}" * (name in marked))
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(values: Mapping[int, float], factor: float) -> str:
+def _format_interval(values: Mapping[int, float], factor: float) -> str:
     if not values:
         return "-"
-    found: Interval = compute_interval([*values.values()])
+    interval: Interval = compute_interval([*values.values()])
     places = 1 if factor > 1 else 3
-    return f"{factor * found.mean:.{places}f} ± {factor * found.half_width:.{places}f}"
+    return f"{factor * interval.mean:.{places}f} ± {factor * interval.half_width:.{places}f}"
 
 
-def _best(bench: Bench, data: str, result: str) -> str:
-    """Which methods the best one is told apart from, and which not."""
-    found = bench.compared(data, result)
-    if found is None:
+def _describe_best(bench: Bench, data: str, result: str) -> str:
+    """From which methods the best one differs significantly, and from which not."""
+    comparison = bench.compare(data, result)
+    if comparison is None:
         return ""
-    best = found.leader
-    others = [name for name in found.methods if name != best and name not in found.untrained]
-    close = [name for name in others if not found.find_significant(best, name)]
+    best = comparison.best_trained
+    others = [name for name in comparison.methods if name != best and name not in comparison.untrained]
+    close = [name for name in others if not comparison.is_significant(best, name)]
     beaten = len(others) - len(close)
     kind = f" ({result})" if len(bench.results) > 1 else ""
-    text = f"Best {bench.suite.metric}{kind}: {best}, told apart from {beaten} of {len(others)} others"
-    named = "; ".join(close) if len(close) <= MANY else f"the {len(close)} that are left"
-    left_out = "".join(f" Not compared: {name}: {why}." for name, why in bench.untrained(data).items())
-    return (f"{text}; not from {named}." if close else f"{text}.") + left_out
+    text = f"Best {bench.suite.metric}{kind}: {best}, significantly different from {beaten} of {len(others)} others"
+    names = "; ".join(close) if len(close) <= MOST_NAMES else f"the remaining {len(close)}"
+    left_out = "".join(f" Not compared: {name}: {reason}." for name, reason in bench.list_untrained(data).items())
+    return (f"{text}; not from {names}." if close else f"{text}.") + left_out
 
 
-def _spectra(bench: Bench, data: str) -> str:
+def _describe_spectra(bench: Bench, data: str) -> str:
     """Whether a flatter spectrum of the training classes goes with better recall, over methods."""
-    recall, rho = (bench.values(data, *where) for where in (("separated", "recall@1"), (SPACE, "rho@2")))
-    steps = {name: bench.suite.configuration(data, name).training.steps for name in bench.suite.methods}
+    recall, rho = (bench.values(data, *key) for key in (("separated", "recall@1"), (TRAIN_SPACE, "rho@2")))
+    steps = {name: bench.suite.build_config(data, name).training.steps for name in bench.suite.methods}
     names = [name for name in bench.suite.methods if recall[name] and rho[name] and steps[name] != 0]
     if len(names) < 4:
         return ""
@@ -105,38 +111,39 @@ def _spectra(bench: Bench, data: str) -> str:
     )
 
 
-def _effort(bench: Bench) -> str:
-    cells = {row["folder"]: row["seconds"] for row in bench.rows}
+def _describe_effort(bench: Bench) -> str:
+    seconds = {row["folder"]: row["seconds"] for row in bench.rows}
     failed = f"; {len(bench.failures)} failed" if bench.failures else ""
     return (
-        f"{len(cells)} cells{failed}; {sum(cells.values()) / 60:.0f} minutes, one thread each, summed over the cells."
+        f"{len(seconds)} tasks{failed}; {sum(seconds.values()) / 60:.0f} minutes, one thread each, "
+        "summed over the tasks."
     )
 
 
-def front(page: str) -> str:
-    """The methods that all three data sets have, and the untrained features, from the first table of each suite."""
-    columns = {place: _column(page, *place) for place in FRONT}
-    everywhere = [name for name in columns["cub-features", "map@r"] if all(name in found for found in columns.values())]
+def build_front_table(page: str) -> str:
+    """The methods of all three data sets, and the untrained features, from the first table of each suite."""
+    columns = {key: _read_column(page, *key) for key in FRONT}
+    common = [name for name in columns["cub-features", "map@r"] if all(name in column for column in columns.values())]
     lines = [f"| % on classes never seen | {' | '.join(FRONT.values())} |", f"|---|{'---:|' * len(FRONT)}"]
-    for name in ["untrained", *everywhere]:
-        lines.append(f"| {name} | {' | '.join(found.get(name, '') for found in columns.values())} |")
+    for name in ["untrained", *common]:
+        lines.append(f"| {name} | {' | '.join(column.get(name, '') for column in columns.values())} |")
     return "\n".join(lines)
 
 
-def _column(page: str, suite: str, metric: str) -> dict[str, str]:
+def _read_column(page: str, suite: str, metric: str) -> dict[str, str]:
     part = re.search(rf"<!-- {suite} -->(.*?)<!-- /{suite} -->", page, flags=re.DOTALL)
     assert part is not None, f"{PAGE.name} has no part {suite}"
     rows = re.findall(r"^\|(.*)\|$", part[1].split("\n\nBest", 1)[0], flags=re.MULTILINE)
     cells = [[cell.strip() for cell in row.split("|")] for row in rows]
-    place = cells[0].index(f"{metric}, %")
-    return {row[0]: row[place] for row in cells[2:]}
+    index = cells[0].index(f"{metric}, %")
+    return {row[0]: row[index] for row in cells[2:]}
 
 
 def main(folders: list[str]) -> None:
     for folder in folders:
         bench = Bench.open(folder)
-        fill(PAGE, bench.suite.name, shown(bench))
-    fill(ROOT / "README.md", "results", front(PAGE.read_text()))
+        fill(PAGE, bench.suite.name, format_bench(bench))
+    fill(ROOT / "README.md", "results", build_front_table(PAGE.read_text()))
 
 
 if __name__ == "__main__":

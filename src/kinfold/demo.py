@@ -1,8 +1,8 @@
-"""A first look: one small network, several losses, characters it has never seen.
+"""A short comparison of losses on characters that the network has not seen in training.
 
-The network learns from some characters of the glyphs data set, in up to 22 typefaces each, the step to stop at is
-chosen on others, and the scores are of the rest: does an item's nearest neighbour show the same character in another
-typeface? Every method trains with two seeds, on the same classes, for the same number of steps.
+A small network learns from some characters of the data set glyphs, in up to 22 typefaces each. The training step is
+selected on other characters, and scores are measured on the rest: does the nearest neighbor of an item show the same
+character in another typeface? Every method trains with two seeds, on the same classes, for the same number of steps.
 """
 
 import csv
@@ -21,12 +21,12 @@ from kinfold.training.run_folder import RunFolder
 
 STEPS = 150
 SEEDS = (0, 1)
-NAMES = ("recall@1", "map@r")
+METRICS = ("recall@1", "map@r")
 PIXELS = "pixels, no network"
 UNTRAINED = "network, not trained"
-SHOWN = f"mean (range of {len(SEEDS)} seeds)"
-KEPT = ", already trained"  # follows the name of a run that is not made again
-# title -> what differs from the recipe "glyphs"
+MEAN_AND_RANGE = f"mean (range of {len(SEEDS)} seeds)"
+REUSED = ", already trained"  # follows the name of a run of an earlier start
+# method -> what differs from the recipe "glyphs"
 METHODS: dict[str, list[str]] = {
     "dro-topk": ["loss.name=dro-topk"],
     "margin + distance-weighted": [
@@ -34,7 +34,7 @@ METHODS: dict[str, list[str]] = {
         "miner.name=distance-weighted",
         "optimizer.loss_lr=1e-2",
     ],
-    # with nearly a thousand classes, many of them in a batch matter more to proxies than several items of each
+    # with nearly a thousand classes, proxies gain more from many classes in a batch than from several items of each
     "proxy-anchor": [
         "loss.name=proxy-anchor",
         "sampler.name=random",
@@ -45,121 +45,140 @@ METHODS: dict[str, list[str]] = {
     "multi-similarity": ["loss.name=multi-similarity"],
 }
 
-Tell = Callable[[str, float], None]
+ProgressCallback = Callable[[str, float], None]  # stage, fraction of it that is complete
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """Scores of one method on the test classes, one dictionary for each seed."""
+    """Scores of one method on the test classes.
+
+    Attributes:
+        method: Name of the method.
+        scores: Metric -> value, for each seed.
+    """
 
     method: str
     scores: list[dict[str, float]]
 
-    def mean(self, name: str) -> float:
-        return sum(entry[name] for entry in self.scores) / len(self.scores)
+    def mean(self, metric: str) -> float:
+        """Mean over the seeds."""
+        return sum(entry[metric] for entry in self.scores) / len(self.scores)
 
-    def spread(self, name: str) -> tuple[float, float]:
-        values = [entry[name] for entry in self.scores]
+    def spread(self, metric: str) -> tuple[float, float]:
+        """Smallest and largest value over the seeds."""
+        values = [entry[metric] for entry in self.scores]
         return min(values), max(values)
 
 
-def run_names() -> list[str]:
-    """The runs in their order, as `tell` is told of them; of those that are not made again KEPT follows."""
-    return [_named(method, seed) for method in METHODS for seed in SEEDS]
+def list_run_names() -> list[str]:
+    """List the runs in order, as `progress` gets them; `REUSED` follows the name of a run of an earlier start."""
+    return [_format_name(method, seed) for method in METHODS for seed in SEEDS]
 
 
-def _named(method: str, seed: int) -> str:
-    return f"{method}, seed {seed}"
-
-
-def demo(
-    folder: Path, steps: int = STEPS, tell: Tell | None = None, glyphs: data.Dataset | None = None
+def run_demo(
+    folder: Path,
+    steps: int = STEPS,
+    progress: ProgressCallback | None = None,
+    glyphs: data.Dataset | None = None,
 ) -> list[DemoRow]:
-    """Train and compare; every run is a folder below `folder`, and what is finished is not done again.
+    """Train and compare all methods. Finished runs in the folder are not trained again.
 
-    `tell`: is told how far each stage is. `glyphs`: these characters instead of all. The best row comes first.
+    Args:
+        folder: Where the runs, table.md and scores.csv are written.
+        steps: Training steps of each run.
+        progress: Called with a stage and the fraction of it that is complete.
+        glyphs: The data set; all glyphs unless given.
+
+    Returns:
+        One row for each method, the best first.
+
+    Raises:
+        ValueError: If `steps` is smaller than 1.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     glyphs = data.load("glyphs") if glyphs is None else glyphs
     test = glyphs.subset("test")
-    tell = tell or (lambda stage, share: None)
-    tell(PIXELS, 0.0)
-    pictures = test.items.array().reshape(len(test), -1)  # type: ignore[attr-defined]  # glyphs are rows of an array
-    pixels = DemoRow(PIXELS, [metrics.evaluate(pictures.astype("float32"), test.labels, metrics=NAMES)])
-    tell(PIXELS, 1.0)
+    progress = progress or (lambda stage, fraction: None)
+    progress(PIXELS, 0.0)
+    pixels = test.items.array().reshape(len(test), -1)  # type: ignore[attr-defined]  # glyphs are rows of an array
+    pixel_row = DemoRow(PIXELS, [metrics.evaluate(pixels.astype("float32"), test.labels, metrics=METRICS)])
+    progress(PIXELS, 1.0)
     untrained: list[dict[str, float]] = []
     trained: list[DemoRow] = []
     for method, changes in METHODS.items():
-        found = []
+        scores = []
         for seed in SEEDS:
-            stage = _named(method, seed)
+            stage = _format_name(method, seed)
             fixed = [f"seed={seed}", f"training.steps={steps}", f"evaluation.every={-(-steps // 3)}"]
-            fixed += [f"schedule.warmup={steps // 10}"] if steps < STEPS else []  # a quick look has little time to rise
-            run = _run(
-                folder / stage.replace(" + ", "-").replace(", seed ", "-"), [*changes, *fixed], glyphs, tell, stage
-            )
-            found.append(run.scores["test"])
+            fixed += [f"schedule.warmup={steps // 10}"] if steps < STEPS else []  # a short run needs a short warmup
+            run_folder = folder / stage.replace(" + ", "-").replace(", seed ", "-")
+            run = _train_run(run_folder, [*changes, *fixed], glyphs, progress, stage)
+            scores.append(run.scores["test"])
             if len(untrained) < len(SEEDS):
-                tell(_named(UNTRAINED, seed), 0.0)
-                untrained.append(_untrained(run))
-                tell(_named(UNTRAINED, seed), 1.0)
-        trained.append(DemoRow(method, found))
-    beside = [pixels, DemoRow(UNTRAINED, untrained)]
-    rows = sorted([*beside, *trained], key=lambda row: -row.mean(NAMES[0]))
-    write_references(folder, "glyphs", {row.method: row.scores for row in beside})  # for the report
-    write_text(folder / "table.md", markdown(rows))
-    write_text(folder / "scores.csv", as_csv(rows))
+                progress(_format_name(UNTRAINED, seed), 0.0)
+                untrained.append(_measure_start(run))
+                progress(_format_name(UNTRAINED, seed), 1.0)
+        trained.append(DemoRow(method, scores))
+    references = [pixel_row, DemoRow(UNTRAINED, untrained)]
+    rows = sorted([*references, *trained], key=lambda row: -row.mean(METRICS[0]))
+    write_references(folder, "glyphs", {row.method: row.scores for row in references})  # for the report
+    write_text(folder / "table.md", to_markdown(rows))
+    write_text(folder / "scores.csv", to_csv(rows))
     return rows
 
 
-def markdown(rows: list[DemoRow]) -> str:
-    """The table, with the range of the seeds beside the mean."""
+def to_markdown(rows: list[DemoRow]) -> str:
+    """Write the table as Markdown, with the range of the seeds beside the mean."""
     lines = ["# kinfold demo", "", (__doc__ or "").strip(), ""]
-    lines += [f"| method | {' | '.join(f'{name}, %: {SHOWN}' for name in NAMES)} |", f"|---{'|---' * len(NAMES)}|"]
-    return "\n".join([*lines, *(f"| {row.method} | {' | '.join(cells(row))} |" for row in rows), ""])
+    headings = (f"{name}, %: {MEAN_AND_RANGE}" for name in METRICS)
+    lines += [f"| method | {' | '.join(headings)} |", f"|---{'|---' * len(METRICS)}|"]
+    return "\n".join([*lines, *(f"| {row.method} | {' | '.join(format_scores(row))} |" for row in rows), ""])
 
 
-def cells(row: DemoRow) -> list[str]:
-    """The mean of each metric in percent, with the smallest and the largest where there are several seeds."""
-    found = []
-    for name in NAMES:
+def format_scores(row: DemoRow) -> list[str]:
+    """Format the mean of each metric in percent, with the range where there are several seeds."""
+    texts = []
+    for name in METRICS:
         low, high = row.spread(name)
-        several = f" ({100 * low:.1f} to {100 * high:.1f})" if len(row.scores) > 1 else ""
-        found.append(f"{100 * row.mean(name):.1f}{several}")
-    return found
+        spread = f" ({100 * low:.1f} to {100 * high:.1f})" if len(row.scores) > 1 else ""
+        texts.append(f"{100 * row.mean(name):.1f}{spread}")
+    return texts
 
 
-def as_csv(rows: list[DemoRow]) -> str:
-    """Every score: method, seed, metric, value."""
+def to_csv(rows: list[DemoRow]) -> str:
+    """Write every score as CSV: method, seed, metric, value."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["method", "seed", "metric", "value"])
     for row in rows:
         for seed, scores in zip(SEEDS, row.scores, strict=False):
-            writer.writerows([row.method, seed, name, scores[name]] for name in NAMES)
+            writer.writerows([row.method, seed, name, scores[name]] for name in METRICS)
     return file.getvalue()
 
 
-def _run(folder: Path, changes: list[str], glyphs: data.Dataset, tell: Tell, stage: str) -> Run:
-    def follow(event: Event) -> None:
-        if event.kind == "step":
-            tell(stage, event.step / event.steps)
+def _format_name(method: str, seed: int) -> str:
+    return f"{method}, seed {seed}"
 
-    stage += KEPT if RunFolder(folder).finished else ""
-    tell(stage, 0.0)
+
+def _train_run(folder: Path, changes: list[str], glyphs: data.Dataset, progress: ProgressCallback, stage: str) -> Run:
+    def report(event: Event) -> None:
+        if event.kind == "step":
+            progress(stage, event.step / event.steps)
+
+    stage += REUSED if RunFolder(folder).finished else ""
+    progress(stage, 0.0)
     if folder.exists():
-        run = train(None, folder, resume=True, dataset=glyphs, callbacks=[follow])
+        run = train(None, folder, resume=True, dataset=glyphs, callbacks=[report])
     else:
-        changes = [*changes, "evaluation.diagnose=never", f"evaluation.metrics={[*NAMES]}"]
-        run = train(recipes.find_recipe("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[follow])
-    tell(stage, 1.0)
+        changes = [*changes, "evaluation.diagnose=never", f"evaluation.metrics={[*METRICS]}"]
+        run = train(recipes.find_recipe("glyphs"), folder, changes=changes, dataset=glyphs, callbacks=[report])
+    progress(stage, 1.0)
     return run
 
 
-def _untrained(run: Run) -> dict[str, float]:
-    """The scores of the network as it was before the first step."""
+def _measure_start(run: Run) -> dict[str, float]:
+    """Scores of the network before its first training step."""
     test = run.data("test")
-    return compute_metrics(
-        compute_embeddings(components.build_model(run.config), test, run.pipeline), test, NAMES, run.distance
-    )
+    embeddings = compute_embeddings(components.build_model(run.config), test, run.pipeline)
+    return compute_metrics(embeddings, test, METRICS, run.distance)

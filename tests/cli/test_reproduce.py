@@ -55,10 +55,10 @@ def test_everything_is_listed_with_source_settings_and_published_numbers(capsys,
         assert entry["source"]
         assert entry["paper"]
         assert bool(entry["settings"]) != bool(entry["quoted"])
-    found = next(entry for entry in listed if (entry["table"], entry["row"]) == ("dro/table1", "dro-topk-binomial"))
-    assert found["published"]["cub"]["recall@1"] == 68.1
-    assert found["settings"]["cub"]["loss"] == {"name": "dro-topk", "k": 160, "pair_loss": "binomial"}
-    assert any(need.startswith("weights") for need in found["needs"]["cub"])
+    result = next(entry for entry in listed if (entry["table"], entry["row"]) == ("dro/table1", "dro-topk-binomial"))
+    assert result["published"]["cub"]["recall@1"] == 68.1
+    assert result["settings"]["cub"]["loss"] == {"name": "dro-topk", "k": 160, "pair_loss": "binomial"}
+    assert any(need.startswith("weights") for need in result["needs"]["cub"])
 
 
 def test_a_dry_run_says_what_is_needed_and_writes_nothing(capsys, monkeypatch, tmp_path):
@@ -72,15 +72,15 @@ def test_a_dry_run_says_what_is_needed_and_writes_nothing(capsys, monkeypatch, t
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_row_runs_at_small_scale_and_stands_beside_the_published_number(capsys, monkeypatch, features, tmp_path):
+def test_a_row_runs_at_small_scale_and_is_shown_beside_the_published_number(capsys, monkeypatch, features, tmp_path):
     arguments = ["reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--steps", "2"]
     arguments += ["--features", features, "--jobs", "1", "--out", tmp_path / "out"]
     code, out, err = run(capsys, monkeypatch, *arguments)
     assert code == 0, err
     line = next(line for line in out.splitlines() if "DRO-TopK_M" in line)
-    cells = [cell.strip() for cell in line.split("│")[2:-1]]
+    cells = [tiny_run.strip() for tiny_run in line.split("│")[2:-1]]
     assert cells[1::2] == ["67.4", "77.7", "85.9", "91.6", "95.0", "97.3"]
-    assert all(0 <= float(cell) <= 100 for cell in cells[::2])
+    assert all(0 <= float(tiny_run) <= 100 for tiny_run in cells[::2])
     assert "small scale: model.backbone: bn-inception -> features" in out
     assert "caveats:" in out
     kept = json.loads((tmp_path / "out" / "cub" / "published.json").read_text())
@@ -94,9 +94,9 @@ def test_a_row_runs_at_small_scale_and_stands_beside_the_published_number(capsys
 
 
 @pytest.mark.slow
-def test_a_row_runs_on_glyphs_in_a_process_of_its_own(tmp_path):
+def test_a_row_runs_on_glyphs_in_its_own_process(tmp_path):
     arguments = ["reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--steps", "2"]
-    done = subprocess.run(
+    results = subprocess.run(
         [sys.executable, "-m", "kinfold", *arguments, "--jobs", "1"],
         capture_output=True,
         text=True,
@@ -104,12 +104,12 @@ def test_a_row_runs_on_glyphs_in_a_process_of_its_own(tmp_path):
         timeout=600,
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    assert "67.4" in done.stdout
+    assert results.returncode == 0, results.stderr
+    assert "67.4" in results.stdout
     assert (tmp_path / "bench" / "dro" / "table1-small" / "cub" / "published.md").is_file()
 
 
-def test_a_failed_row_is_told_and_the_exit_code_says_so(capsys, monkeypatch, features, tmp_path):
+def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, features, tmp_path):
     code, out, _ = run(
         capsys,
         monkeypatch,
@@ -135,7 +135,7 @@ def test_a_failed_row_is_told_and_the_exit_code_says_so(capsys, monkeypatch, fea
         (["revisiting/toy-diagonal", "dro/runtime", "--data", "cub"], "none of these tables is on cub"),
     ],
 )
-def test_wrong_input_is_answered_before_anything_is_run(capsys, monkeypatch, tmp_path, arguments, told):
+def test_wrong_input_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path, arguments, told):
     monkeypatch.chdir(tmp_path)
     code, _, err = run(capsys, monkeypatch, "reproduce", *arguments)
     assert code == 2
@@ -143,7 +143,7 @@ def test_wrong_input_is_answered_before_anything_is_run(capsys, monkeypatch, tmp
     assert not [*tmp_path.iterdir()]
 
 
-def test_missing_weights_are_told_where_the_data_is_there(capsys, monkeypatch, tmp_path):
+def test_missing_weights_are_reported_where_the_data_exists(capsys, monkeypatch, tmp_path):
     for name in ("cub", "cars"):
         (tmp_path / name).mkdir()
     code, _, err = run(capsys, monkeypatch, "reproduce", "dro/table1", "--root", tmp_path)
@@ -152,10 +152,10 @@ def test_missing_weights_are_told_where_the_data_is_there(capsys, monkeypatch, t
     assert "is needed" not in err
 
 
-def test_weights_may_be_given_for_one_backbone(capsys, monkeypatch, tmp_path):
+def test_weights_may_be_set_for_one_backbone(capsys, monkeypatch, tmp_path):
     (tmp_path / "w.pth").touch()
-    given = ["--weights", f"resnet50={tmp_path / 'w.pth'}", "--dry-run", "--json"]
-    code, out, _ = run(capsys, monkeypatch, "reproduce", "revisiting/table4", "dro/table1", *given)
+    tiny_settings = ["--weights", f"resnet50={tmp_path / 'w.pth'}", "--dry-run", "--json"]
+    code, out, _ = run(capsys, monkeypatch, "reproduce", "revisiting/table4", "dro/table1", *tiny_settings)
     assert code == 0
     rows = {(entry["table"], entry["row"]): entry for entry in json.loads(out)}
     settings = rows["revisiting/table4", "softmax"]["settings"]["cub"]
@@ -164,7 +164,7 @@ def test_weights_may_be_given_for_one_backbone(capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_at_full_scale_the_data_below_the_root_and_the_weights_given_are_used(capsys, monkeypatch, tmp_path):
+def test_at_full_scale_the_data_below_the_root_and_the_weights_are_used(capsys, monkeypatch, tmp_path):
     cub_tree(tmp_path / "data" / "cub")
     torch.save(create("resnet50", dim=4).backbone.state_dict(), tmp_path / "resnet50.pth")
     code, out, err = run(
@@ -178,7 +178,7 @@ def test_at_full_scale_the_data_below_the_root_and_the_weights_given_are_used(ca
     )
     assert code == 0, err + out
     assert "INFLATED" in out
-    (cell,) = (tmp_path / "out" / "cub" / "runs" / "cub" / "triplet-d").glob("seed-0/fold-0")
-    kept = read_tables(Run.open(cell).run_folder.configuration)
+    (tiny_run,) = (tmp_path / "out" / "cub" / "runs" / "cub" / "triplet-d").glob("seed-0/fold-0")
+    kept = read_tables(Run.open(tiny_run).run_folder.configuration)
     assert kept["model"]["weights"] == str(tmp_path / "resnet50.pth")
     assert kept["data"]["root"] == str(tmp_path / "data" / "cub")

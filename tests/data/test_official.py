@@ -129,13 +129,6 @@ def test_cars_annotations_that_are_no_matlab_file_are_refused(tmp_path):
         cars(tmp_path)
 
 
-def test_cars_says_that_it_needs_scipy(tmp_path, monkeypatch):
-    trees.cars_tree(tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "scipy.io", None)
-    with pytest.raises(ImportError, match=r'needs scipy: pip install "kinfold\[cars\]"'):
-        cars(tmp_path)
-
-
 def test_sop_has_super_categories_as_coarse_labels(tmp_path):
     dataset = sop(trees.sop_tree(tmp_path), check=False)
     assert dataset.coarse_classes == ("bicycle", "chair")

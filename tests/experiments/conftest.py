@@ -3,7 +3,7 @@ import torch
 
 from kinfold.experiments import Bench
 from tests.experiments.faults import faults  # noqa: F401  (a fixture)
-from tests.experiments.tiny import SEARCHED, made, suite
+from tests.experiments.tiny import SEARCHED, run_inline, suite
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,5 +19,5 @@ def one_thread():
 def bench(tmp_path_factory):
     """Two methods with a search of two trials and two repeats each, in four folds."""
     folder = tmp_path_factory.mktemp("searched")
-    made(suite(folder, **SEARCHED), folder / "bench")
+    run_inline(suite(folder, **SEARCHED), folder / "bench")
     return Bench.open(folder / "bench")

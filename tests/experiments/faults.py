@@ -1,4 +1,4 @@
-"""Losses that go wrong in the first training step, in the ways that cells of a bench go wrong."""
+"""Losses that go wrong in the first training step, in the ways that runs of a bench go wrong."""
 
 import os
 import signal

@@ -19,8 +19,8 @@ from tests.experiments.tiny import BASE, WIDTH, dataset
 
 
 def recipe(fold=0, **changes):
-    own = {"data": {"name": "features", "protocol": "reality-check", "fold": fold, "test": "withheld"}}
-    return merge_tables(BASE, own, changes)
+    expected = {"data": {"name": "features", "protocol": "reality-check", "fold": fold, "test": "withheld"}}
+    return merge_tables(BASE, expected, changes)
 
 
 def trained(folder, folds=4, **changes):
@@ -32,9 +32,9 @@ def trained(folder, folds=4, **changes):
 @pytest.fixture(scope="module")
 def repeat(tmp_path_factory):
     """Four folds, tested."""
-    found = trained(tmp_path_factory.mktemp("repeat"))
-    found.test()
-    return found
+    result = trained(tmp_path_factory.mktemp("repeat"))
+    result.test()
+    return result
 
 
 def second_half():
@@ -51,7 +51,7 @@ def test_separated_is_the_mean_over_the_folds(repeat):
         with torch.no_grad():
             each.append(metrics.evaluate(run.model()(rows), labels, metrics=["recall@1", "map@r"]))
     for name in ("recall@1", "map@r"):
-        values = [found[name] for found in each]
+        values = [result[name] for result in each]
         assert len({*values}) > 1  # the folds differ
         assert repeat.scores["separated"][name] == pytest.approx(np.mean(values), abs=1e-12)
         held = [run.scores["validation"][name] for run in repeat.runs]
@@ -62,7 +62,7 @@ def test_concatenated_compares_by_the_cosine_averaged_over_the_folds(repeat):
     rows, labels = second_half()
     with torch.no_grad():
         each = [torch.nn.functional.normalize(run.model()(rows).double(), dim=1) for run in repeat.runs]
-    similarity = torch.stack([found @ found.T for found in each]).mean(0)
+    similarity = torch.stack([result @ result.T for result in each]).mean(0)
     together = repeat.embed(repeat.data("test")).double()
     assert torch.allclose(together @ together.T, similarity, atol=1e-6)
     similarity.fill_diagonal_(-2)
@@ -70,9 +70,9 @@ def test_concatenated_compares_by_the_cosine_averaged_over_the_folds(repeat):
     assert repeat.scores["concatenated"]["recall@1"] == pytest.approx(
         (labels[nearest] == labels).double().mean().item()
     )
-    kin = labels[:, None] == labels
+    positives = labels[:, None] == labels
     average = []
-    for row, (order, same) in enumerate(zip(similarity.argsort(1, descending=True), kin, strict=True)):
+    for row, (order, same) in enumerate(zip(similarity.argsort(1, descending=True), positives, strict=True)):
         count = int(same.sum()) - 1
         hits = same[order[:count]].double()
         average.append(((hits.cumsum(0) / torch.arange(1, count + 1)) * hits).sum().item() / count)
@@ -107,7 +107,7 @@ def test_a_folder_opens_as_what_it_is(repeat, tmp_path):
         Repeat.open(tmp_path)
 
 
-def test_the_test_classes_stay_sealed_while_a_fold_is_unfinished(repeat, tmp_path):
+def test_the_test_classes_are_held_out_while_a_fold_is_unfinished(repeat, tmp_path):
     folder = tmp_path / "repeat"
     shutil.copytree(repeat.folder, folder)
     (folder / "scores.json").unlink()
@@ -115,7 +115,7 @@ def test_the_test_classes_stay_sealed_while_a_fold_is_unfinished(repeat, tmp_pat
         (folder / f"fold-{fold}" / "scores.json").unlink()
     waiting = Repeat.open(folder, dataset())
     assert not waiting.finished
-    with pytest.raises(ValueError, match="stay sealed until every fold is trained; not finished: fold-1, fold-3"):
+    with pytest.raises(ValueError, match="are held out until every fold is trained; not finished: fold-1, fold-3"):
         waiting.test()
     with pytest.raises(ValueError, match="was not tested yet"):
         _ = waiting.scores
@@ -133,48 +133,48 @@ def test_a_withheld_run_has_no_test_scores_and_no_test_items(repeat):
 
 def test_selection_on_the_test_classes_is_marked_as_inflated(tmp_path):
     oracle = {"evaluation": {"selection": "test-oracle"}, "data": {"test": "open"}}
-    found = trained(tmp_path, **oracle)
-    scores = found.test()
+    result = trained(tmp_path, **oracle)
+    scores = result.test()
     assert scores["inflated"] is True
     assert json.loads((tmp_path / "scores.json").read_text())["inflated"] is True
     for name in ("recall@1", "map@r"):
         best = [
             max(event[name] for event in run.events if event.get("split") == "test" and name in event)
-            for run in found.runs
+            for run in result.runs
         ]
         assert scores["separated"][name] == pytest.approx(np.mean(best))
     assert "concatenated" not in scores
 
 
 def test_one_fold_has_nothing_to_put_together(tmp_path):
-    found = trained(tmp_path, folds=1, data={"protocol": "classic"})
-    assert found.test()["folds"] == 1
-    assert "concatenated" not in found.scores
-    rows = found.embed(found.data("test"))
+    result = trained(tmp_path, folds=1, data={"protocol": "classic"})
+    assert result.test()["folds"] == 1
+    assert "concatenated" not in result.scores
+    rows = result.embed(result.data("test"))
     assert rows.shape == (48, 4)
-    assert torch.equal(rows, found.runs[0].embed(found.data("test")))
+    assert torch.equal(rows, result.runs[0].embed(result.data("test")))
 
 
-def test_ruined_weights_are_told(tmp_path):
-    found = trained(tmp_path, folds=1, data={"protocol": "classic"})
-    place = found.runs[0].run_folder
-    weights = place.read_weights(place.model)
+def test_weights_that_are_not_finite_are_reported(tmp_path):
+    result = trained(tmp_path, folds=1, data={"protocol": "classic"})
+    key = result.runs[0].run_folder
+    weights = key.read_weights(key.model)
     weights["model"]["head.bias"][0] = torch.nan
-    place.finish(weights["step"], weights["model"], place.read_scores())
+    key.finish(weights["step"], weights["model"], key.read_scores())
     with pytest.raises(ValueError, match="has no usable weights: all steps done"):
-        found.test()
+        result.test()
     assert not (tmp_path / "scores.json").exists()
 
 
 def test_no_training_and_no_head_measure_the_features_themselves(tmp_path):
     raw = {"model": {"head": "identity", "dim": WIDTH}, "training": {"steps": 0}}
-    found = trained(tmp_path, **raw)
+    result = trained(tmp_path, **raw)
     rows, labels = second_half()
     expected = metrics.evaluate(rows, labels, metrics=["recall@1", "map@r"])
-    scores = found.test()
+    scores = result.test()
     assert scores["separated"] == pytest.approx(expected, abs=1e-12)
     assert scores["concatenated"] == pytest.approx(expected, abs=1e-12)
-    assert torch.equal(found.runs[0].embed(found.data("test")), rows)
+    assert torch.equal(result.runs[0].embed(result.data("test")), rows)
 
 
 class Halfway:
@@ -183,14 +183,14 @@ class Halfway:
     over, step_number, steps = False, 2, 4
 
 
-def test_sealed_classes_are_not_opened_before_training_is_over():
+def test_held_out_classes_are_not_returned_before_training_is_over():
     sealed = HeldOutTest(dataset())
     with pytest.raises(
         RuntimeError, match="held-out test classes stay closed until training is over; it is at step 2 of 4"
     ):
         sealed.open(Halfway())
-    given = configure(recipe(data={"test": "open"}))
-    work = RunBuilder(given, dataset(), World())
+    config = configure(recipe(data={"test": "open"}))
+    work = RunBuilder(config, dataset(), World())
     trainer = work.build_trainer(None, [])
     opening = []
 
@@ -204,4 +204,4 @@ def test_sealed_classes_are_not_opened_before_training_is_over():
     trainer.fit()
     assert {0, 1, 2, 3} <= {*opening}
     assert len(work.test.open(trainer)) == 48
-    assert len(splits.assign_splits(dataset(), given.data)) == len(dataset())
+    assert len(splits.assign_splits(dataset(), config.data)) == len(dataset())

@@ -9,29 +9,31 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from kinfold.experiments.statistics import Interval, compute_interval
+from kinfold.experiments.table_styles import escape_latex, escape_markdown, format_latex, format_markdown, format_text
 from kinfold.experiments.tables import (
-    Entry,
+    TableEntry,
     assemble_rows,
     describe_caution,
     difference_unit,
-    escape_latex,
-    escape_markdown,
     format_difference,
-    format_latex,
-    format_markdown,
     format_probability,
-    format_text,
-    render,
+    render_table,
 )
 
 STYLES = ("text", "markdown", "latex")
 ROWS = [
     (
         "margin",
-        {"recall@1": Entry(Interval(0.63449, 0.00314, 5), 63.6, True), "rho@1": Entry(Interval(0.3217, 0.01, 5))},
+        {
+            "recall@1": TableEntry(Interval(0.63449, 0.00314, 5), 63.6, True),
+            "rho@1": TableEntry(Interval(0.3217, 0.01, 5)),
+        },
     ),
-    ("lifted_2", {"recall@1": Entry(Interval(0.6, math.nan, 1)), "rho@1": Entry(None, note="diverged & stopped")}),
-    ("hdc", {"recall@1": Entry(None, 53.62, note="quoted")}),
+    (
+        "lifted_2",
+        {"recall@1": TableEntry(Interval(0.6, math.nan, 1)), "rho@1": TableEntry(None, note="diverged & stopped")},
+    ),
+    ("hdc", {"recall@1": TableEntry(None, 53.62, note="quoted")}),
 ]
 
 
@@ -47,7 +49,7 @@ def cells(markdown):
 
 
 def test_text_says_everything():
-    assert render(ROWS, ["recall@1", "rho@1"], "text", "Birds") == "\n".join(
+    assert render_table(ROWS, ["recall@1", "rho@1"], "text", "Birds") == "\n".join(
         [
             "Birds",
             "┏━━━━━━━━━━┳━━━━━━━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━━━━━━━━┓",
@@ -57,7 +59,7 @@ def test_text_says_everything():
             "│ lifted_2 │     60.0 [1] │           │         - [2] │",
             "│ hdc      │        - [3] │     53.62 │         - [4] │",
             "└──────────┴──────────────┴───────────┴───────────────┘",
-            "between asterisks: the best, told apart from every other method",
+            "between asterisks: the best, significantly better than every other method",
             "[1] one repeat, so no interval",
             "[2] diverged & stopped",
             "[3] quoted",
@@ -66,8 +68,8 @@ def test_text_says_everything():
     )
 
 
-def test_markdown_is_read_as_it_was_meant():
-    text = render(ROWS, ["recall@1", "rho@1"], "markdown", "Birds_1")
+def test_markdown_is_parsed_as_intended():
+    text = render_table(ROWS, ["recall@1", "rho@1"], "markdown", "Birds_1")
     assert cells(text) == [
         ["method", "recall@1, %", "published", "rho@1"],
         ["margin", "63.4 ± 0.3", "63.6", "0.322 ± 0.010"],
@@ -81,7 +83,7 @@ def test_markdown_is_read_as_it_was_meant():
 
 
 def test_latex_is_a_whole_environment():
-    assert render(ROWS, ["recall@1", "rho@1"], "latex", "Birds, 50 %") == "\n".join(
+    assert render_table(ROWS, ["recall@1", "rho@1"], "latex", "Birds, 50 %") == "\n".join(
         [
             r"\begin{table}",
             r"\centering",
@@ -96,7 +98,7 @@ def test_latex_is_a_whole_environment():
             r"\hline",
             r"\end{tabular}",
             r"\par\smallskip",
-            r"{\footnotesize \textbf{Bold}: the best, told apart from every other method \\ "
+            r"{\footnotesize \textbf{Bold}: the best, significantly better than every other method \\ "
             r"\textsuperscript{1} one repeat, so no interval \\ \textsuperscript{2} diverged \& stopped \\ "
             r"\textsuperscript{3} quoted \\ \textsuperscript{4} no result\par}",
             r"\end{table}",
@@ -105,8 +107,8 @@ def test_latex_is_a_whole_environment():
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_without_notes_bold_or_caption_nothing_stands_around_the_table(style):
-    shown = render([("a", {"map@r": Entry(Interval(0.5, 0.01, 3))})], ["map@r"], style)
+def test_without_notes_bold_or_caption_there_is_only_the_table(style):
+    shown = render_table([("a", {"map@r": TableEntry(Interval(0.5, 0.01, 3))})], ["map@r"], style)
     assert "old" not in shown
     assert "caption" not in shown
     assert "footnotesize" not in shown
@@ -115,57 +117,59 @@ def test_without_notes_bold_or_caption_nothing_stands_around_the_table(style):
 
 
 def test_decimals_and_units_follow_the_metric():
-    entry = Entry(Interval(0.123456, 0.000678, 4))
+    entry = TableEntry(Interval(0.123456, 0.000678, 4))
     columns = ["cub recall@1", "nmi", "eer", "rho@2", "uniformity", "density", "intra", "inter", "cars alignment"]
     rows = [("a", dict.fromkeys(columns, entry))]
-    assert cells(render(rows, columns, "markdown", decimals=2)) == [
+    assert cells(render_table(rows, columns, "markdown", decimals=2)) == [
         ["method", "cub recall@1, %", "nmi, %", "eer, %", *columns[3:]],
         ["a", *["12.35 ± 0.07"] * 3, *["0.1235 ± 0.0007"] * 6],
     ]
-    assert cells(render(rows, ["nmi", "rho@2"], "markdown"))[1] == ["a", "12.3 ± 0.1", "0.123 ± 0.001"]
+    assert cells(render_table(rows, ["nmi", "rho@2"], "markdown"))[1] == ["a", "12.3 ± 0.1", "0.123 ± 0.001"]
 
 
 def test_a_value_that_rounds_to_zero_has_no_sign():
-    rows = [("a", {"ami": Entry(Interval(-0.0001, 0.0, 4))})]
-    assert cells(render(rows, ["ami"], "markdown"))[1] == ["a", "0.0 ± 0.0"]
+    rows = [("a", {"ami": TableEntry(Interval(-0.0001, 0.0, 4))})]
+    assert cells(render_table(rows, ["ami"], "markdown"))[1] == ["a", "0.0 ± 0.0"]
 
 
 def test_published_numbers_keep_the_digits_they_were_printed_with():
-    rows = [(str(v), {"recall@1": Entry(None, v), "rho@1": Entry(None, v)}) for v in (64.0, 63.6, 53.62, 0.34567)]
-    shown = cells(render(rows, ["recall@1", "rho@1"], "markdown"))[1:]
+    rows = [
+        (str(v), {"recall@1": TableEntry(None, v), "rho@1": TableEntry(None, v)}) for v in (64.0, 63.6, 53.62, 0.34567)
+    ]
+    shown = cells(render_table(rows, ["recall@1", "rho@1"], "markdown"))[1:]
     assert [row[2] for row in shown] == ["64.0", "63.6", "53.62", "0.34567"]
     assert [row[4] for row in shown] == ["64.000", "63.600", "53.620", "0.34567"]
 
 
-def test_a_published_string_stands_as_it_is():
-    rows = [("a", {"recall@1": Entry(None, "62.10")}), ("b", {"recall@1": Entry(None, "6|2")})]
-    assert "| 62.10 |" in render(rows, ["recall@1"], "markdown")
-    assert "| 6&#124;2 |" in render(rows, ["recall@1"], "markdown")
+def test_a_published_string_is_shown_unchanged():
+    rows = [("a", {"recall@1": TableEntry(None, "62.10")}), ("b", {"recall@1": TableEntry(None, "6|2")})]
+    assert "| 62.10 |" in render_table(rows, ["recall@1"], "markdown")
+    assert "| 6&#124;2 |" in render_table(rows, ["recall@1"], "markdown")
 
 
 def test_equal_notes_share_a_footnote():
-    rows = [(name, {"mrr": Entry(None, note=note)}) for name, note in (("a", "x"), ("b", "y"), ("c", "x"))]
-    shown = render(rows, ["mrr"], "text")
+    rows = [(name, {"mrr": TableEntry(None, note=note)}) for name, note in (("a", "x"), ("b", "y"), ("c", "x"))]
+    shown = render_table(rows, ["mrr"], "text")
     assert re.findall(r"- \[(\d)\]", shown) == ["1", "2", "1"]
     assert shown.splitlines()[-2:] == ["[1] x", "[2] y"]
 
 
 def test_a_note_on_a_result_is_shown_beside_it():
-    entry = Entry(Interval(0.5, math.nan, 1), note="4 of 5 repeats failed")
-    shown = render([("a", {"mrr": entry})], ["mrr"], "text")
+    entry = TableEntry(Interval(0.5, math.nan, 1), note="4 of 5 repeats failed")
+    shown = render_table([("a", {"mrr": entry})], ["mrr"], "text")
     assert "50.0 [1]" in shown
     assert shown.endswith("[1] 4 of 5 repeats failed; one repeat, so no interval")
 
 
 def test_wrong_tables_are_refused():
     with pytest.raises(ValueError, match="did you mean 'latex'"):
-        render(ROWS, ["recall@1"], "latx")
+        render_table(ROWS, ["recall@1"], "latx")
     with pytest.raises(ValueError, match="did you mean 'recall@1'"):
-        render(ROWS, ["recal@1"])
+        render_table(ROWS, ["recal@1"])
     with pytest.raises(ValueError, match="ends with a metric"):
-        render([("a", {" ": Entry(None)})], [" "])
+        render_table([("a", {" ": TableEntry(None)})], [" "])
     with pytest.raises(ValueError, match="cannot be the best"):
-        Entry(None, bold=True)
+        TableEntry(None, bold=True)
 
 
 # names
@@ -176,18 +180,18 @@ marked = st.text(alphabet=st.sampled_from(r"\`*_[]()#<>&|~-+.! ab1"), max_size=1
 
 @given(st.lists(st.text(max_size=12) | marked, min_size=1, max_size=3))
 @settings(deadline=None)
-def test_markdown_shows_any_name_as_it_stands(names):
-    rows = [(name, {"mrr": Entry(Interval(0.5, 0.1, 2))}) for name in names]
-    seen = cells(render(rows, ["mrr"], "markdown"))
-    assert len(seen) == len(names) + 1
-    for name, row in zip(names, seen[1:], strict=True):
+def test_markdown_shows_any_name_unchanged(names):
+    rows = [(name, {"mrr": TableEntry(Interval(0.5, 0.1, 2))}) for name in names]
+    checked = cells(render_table(rows, ["mrr"], "markdown"))
+    assert len(checked) == len(names) + 1
+    for name, row in zip(names, checked[1:], strict=True):
         shown = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(name.split()))
         assert row == [shown, "50.0 ± 10.0"]
 
 
 @pytest.mark.parametrize("caption", ["# one", "- one", "+ one", "1. one", "12) one", "> one", "*one*", "<b>one</b>"])
 def test_a_caption_begins_neither_heading_nor_list(caption):
-    tokens = MarkdownIt("commonmark").parse(render(ROWS, ["rho@1"], "markdown", caption))
+    tokens = MarkdownIt("commonmark").parse(render_table(ROWS, ["rho@1"], "markdown", caption))
     assert tokens[0].type == "paragraph_open"
     assert "".join(child.content for child in tokens[1].children) == caption
 
@@ -199,16 +203,16 @@ def read_latex(text):
     pattern = r"\\([&%$#_{}])|\\([a-z]+)\{\}|(\$\\pm\$)|\{([\[*`]?)\}|([^\\{}&%$#_~^])"
     printed, position = "", 0
     while position < len(text):
-        found = re.compile(pattern).match(text, position)
-        assert found, text[position:]
-        symbol, word, sign, guarded, plain = found.groups()
+        result = re.compile(pattern).match(text, position)
+        assert result, text[position:]
+        symbol, word, sign, guarded, plain = result.groups()
         printed += symbol or (words[word] if word else "") or ("±" if sign else "") or guarded or plain or ""
-        position = found.end()
+        position = result.end()
     return printed
 
 
 @given(st.text(alphabet=st.sampled_from(r"\&%$#_{}~^<>|[]*`'-± aR5"), max_size=12))
-def test_latex_prints_any_name_as_it_stands(name):
+def test_latex_prints_any_name_unchanged(name):
     escaped = escape_latex(name)
     assert read_latex(escaped) == name
     assert "--" not in escaped  # would print a dash
@@ -223,9 +227,9 @@ def test_worked_escapes():
 
 @pytest.mark.parametrize("style", STYLES)
 def test_names_stay_on_one_line(style):
-    rows = [("two\nlines\t\x1b[31m", {"mrr": Entry(None, note="why\nnot")})]
-    plain = render([("two lines", {"mrr": Entry(None, note="why not")})], ["mrr"], style)
-    shown = render(rows, ["mrr"], style)
+    rows = [("two\nlines\t\x1b[31m", {"mrr": TableEntry(None, note="why\nnot")})]
+    plain = render_table([("two lines", {"mrr": TableEntry(None, note="why not")})], ["mrr"], style)
+    shown = render_table(rows, ["mrr"], style)
     assert len(shown.splitlines()) == len(plain.splitlines())
     assert "\x1b" not in shown
 
@@ -236,11 +240,11 @@ def test_wide_names_keep_the_columns_straight_and_markup_is_plain():
     assert len(lines[4]) == len(lines[0]) == len(lines[3]) + 2  # two characters are as wide as four
 
 
-def test_text_has_no_colours_whatever_the_environment(monkeypatch):
-    before = render(ROWS, ["recall@1"])
+def test_text_has_no_colors_whatever_the_environment(monkeypatch):
+    before = render_table(ROWS, ["recall@1"])
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "20")
-    assert render(ROWS, ["recall@1"]) == before
+    assert render_table(ROWS, ["recall@1"]) == before
 
 
 def test_tables_of_ready_cells():
@@ -273,7 +277,7 @@ def test_the_best_is_bold_where_the_difference_is_real_and_less_is_better_of_rho
     assert dict(rows)["a"]["recall@1"].interval == compute_interval([0.60, 0.62, 0.61])
 
 
-def test_nothing_is_bold_where_the_best_was_not_told_apart():
+def test_nothing_is_bold_where_the_best_is_not_significantly_better():
     near = {**CLEAR, "c": {"recall@1": repeats(0.72, 0.70, 0.71)}}
     assert bold(assemble_rows(near)) == {("a", "rho@1")}
 
@@ -282,17 +286,17 @@ def test_a_failed_method_counts_and_one_that_was_never_run_does_not():
     failed = {**CLEAR, "c": {"recall@1": {}}}
     rows = assemble_rows(failed, notes={"c": {"recall@1": "out of memory"}})
     assert bold(rows) == {("a", "rho@1")}
-    assert dict(rows)["c"] == {"recall@1": Entry(None, note="out of memory")}
+    assert dict(rows)["c"] == {"recall@1": TableEntry(None, note="out of memory")}
     rows = assemble_rows({**CLEAR, "c": {}}, published={"b": {"recall@1": 70.9}, "hdc": {"recall@1": 80.0}})
     assert bold(rows) == {("b", "recall@1"), ("a", "rho@1")}
     assert [name for name, _ in rows] == ["a", "b", "c", "hdc"]
     assert dict(rows)["b"]["recall@1"].published == 70.9
-    assert dict(rows)["hdc"] == {"recall@1": Entry(None, 80.0)}
+    assert dict(rows)["hdc"] == {"recall@1": TableEntry(None, 80.0)}
 
 
 def test_columns_in_which_all_failed_are_shown_as_missing():
     rows = assemble_rows({"a": {"nmi": {}}, "b": {"nmi": {}}})
-    assert cells(render(rows, ["nmi"], "markdown"))[1:] == [["a", "- <sup>1</sup>"], ["b", "- <sup>1</sup>"]]
+    assert cells(render_table(rows, ["nmi"], "markdown"))[1:] == [["a", "- <sup>1</sup>"], ["b", "- <sup>1</sup>"]]
 
 
 def test_one_method_alone_is_not_bold():
@@ -321,4 +325,4 @@ def test_every_p_has_as_many_digits():
 @pytest.mark.parametrize("repeats", [2, 3, 4, 5, 10])
 def test_few_repeats_are_cautioned_about(repeats):
     said = describe_caution(repeats)
-    assert said == "" if repeats >= 5 else said.startswith(f"caution: with {repeats} repeats the test leans on")
+    assert said == "" if repeats >= 5 else said.startswith(f"caution: with {repeats} repeats the test relies on")

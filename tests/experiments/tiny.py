@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from kinfold.data import Dataset, Rows, create_dataset
-from kinfold.experiments import Bench, State, Suite, run_bench
+from kinfold.experiments import Bench, BenchState, Suite, run_bench
 from kinfold.experiments.bench_folder import BenchFolder
-from kinfold.experiments.results import TIMES
+from kinfold.experiments.result_rows import TIME_COLUMNS
 from kinfold.experiments.workers.processes import Progress
 from kinfold.experiments.workers.tasks import Task, TaskResult, run_task
 from kinfold.training.config.parsing import merge_tables, to_toml
@@ -24,19 +24,19 @@ BASE = {
     "data": {"validation": 0.25},
 }
 SPACE = {"optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}, "loss.margin": {"values": [0.5, 1.0]}}
-# 12 cells, 2 methods x (2 trials + 4 repeats), and 8 looks at the test classes
-TWELVE = {
+# 12 runs, 2 methods x (2 trials + 4 repeats), and 8 looks at the test classes
+TWELVE_RUNS = {
     "method": [{"name": "contrastive", "search": SPACE}, {"name": "triplet", "loss": {"name": "triplet"}}],
     "base": {"search": {"optimizer.lr": SPACE["optimizer.lr"]}},
     "seeds": [0, 1, 2, 3],
     "trials": 2,
 }
 # 4 folds x 2 methods x (2 trials + 2 repeats), and 4 looks at the test classes
-SEARCHED = {**TWELVE, "seeds": [0, 1], "protocol": "reality-check", "baseline": "triplet"}
+SEARCHED = {**TWELVE_RUNS, "seeds": [0, 1], "protocol": "reality-check", "baseline": "triplet"}
 
 
 def dataset() -> Dataset:
-    """Rows around 16 centres, without a split of their own."""
+    """Rows around 16 centers, without a split of their own."""
     draw = np.random.default_rng(0)
     labels = np.repeat(np.arange(CLASSES), PER_CLASS)
     rows = draw.normal(size=(CLASSES, WIDTH))[labels] + 0.8 * draw.normal(size=(len(labels), WIDTH))
@@ -62,7 +62,7 @@ def suite(folder: Path, **changes) -> Suite:
     return Suite(**tables(folder, **changes))
 
 
-def suite_file(folder: Path, **changes) -> Path:
+def write_suite(folder: Path, **changes) -> Path:
     path = folder / "tiny.toml"
     path.write_text(to_toml(tables(folder, **changes)))
     return path
@@ -83,9 +83,9 @@ class Inline:
         self._given.append(task)
 
     def wait(self, seconds: float, progress: Progress) -> list[TaskResult]:
-        given, self._given = self._given, []
-        self.made += [task.name for task in given]
-        return [self._do(task) for task in given]
+        settings, self._given = self._given, []
+        self.made += [task.name for task in settings]
+        return [self._do(task) for task in settings]
 
     def stop(self) -> None:
         self._do = lambda task: TaskResult(task.name, 0.0, stopped=True)
@@ -94,21 +94,21 @@ class Inline:
         pass
 
 
-def made(given: Suite, folder: Path, workers: Inline | None = None, **options) -> tuple[State, list[str]]:
+def run_inline(settings: Suite, folder: Path, workers: Inline | None = None, **options) -> tuple[BenchState, list[str]]:
     """Run a bench in this process and write its results: how it ended, and which tasks were made."""
     workers = workers or Inline()
-    state = run_bench(given, folder, lambda place: workers, **options)
+    state = run_bench(settings, folder, lambda key: workers, **options)
     Bench.open(folder, options.get("storage")).write()
     return state, workers.made
 
 
-def results(folder: Path) -> list[dict[str, str]]:
+def read_results(folder: Path) -> list[dict[str, str]]:
     """The rows of results.csv without times."""
     with open(BenchFolder(folder).results, newline="") as file:
-        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+        return [{key: value for key, value in row.items() if key not in TIME_COLUMNS} for row in csv.DictReader(file)]
 
 
-def marks(folder: Path) -> dict[str, tuple[int, int]]:
+def stat_scores(folder: Path) -> dict[str, tuple[int, int]]:
     """Every scores.json with what would change if it was written again."""
-    found = {path: path.stat() for path in folder.rglob("scores.json")}
-    return {str(path.relative_to(folder)): (stat.st_ino, stat.st_mtime_ns) for path, stat in found.items()}
+    result = {path: path.stat() for path in folder.rglob("scores.json")}
+    return {str(path.relative_to(folder)): (stat.st_ino, stat.st_mtime_ns) for path, stat in result.items()}

@@ -23,7 +23,6 @@ OPTIONAL = {
     "pandas",
     "pyarrow",
     "ray",
-    "scipy",
     "sklearn",
     "tensorboard",
     "timm",

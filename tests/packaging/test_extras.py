@@ -9,7 +9,7 @@ from torch import nn
 
 from kinfold import data, metrics, models
 from kinfold.cli.main import main
-from kinfold.experiments.search import Study
+from kinfold.experiments.search.study import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
 from kinfold.models.export import DeployedModel, export
 from kinfold.training.loop.logs import create_tensorboard_logger
@@ -24,12 +24,6 @@ def _search(folder):
 def _table(folder):
     (folder / "rows.parquet").write_bytes(b"PAR1")
     data.load("features", folder / "rows.parquet")
-
-
-def _cars(folder):
-    (folder / "car_ims").mkdir()
-    (folder / "cars_annos.mat").write_bytes(b"MATLAB")
-    data.load("cars", folder)
 
 
 def _learner(folder):
@@ -50,7 +44,6 @@ ASKED = [
     ("faiss", "faiss", lambda folder: metrics.neighbors(torch.eye(4), k=1, backend="faiss")),
     ("glyphs", "matplotlib", lambda folder: data.load("glyphs")),
     ("parquet", "pyarrow", _table),
-    ("cars", "scipy", _cars),
     ("learner", "sklearn", _learner),
     (
         "export",

@@ -6,7 +6,7 @@ CLASSES, EACH, WIDTH = 40, 16, 32
 
 
 def feature_file(folder):
-    """Rows around forty centres; half of the classes train."""
+    """Rows around forty centers; half of the classes train."""
     draw = np.random.default_rng(0)
     labels = np.repeat(np.arange(CLASSES), EACH)
     rows = draw.normal(size=(CLASSES, WIDTH))[labels] + draw.normal(size=(len(labels), WIDTH))

@@ -16,7 +16,7 @@ from kinfold import recipes, registry
 from kinfold.data import create_pipeline
 from kinfold.papers import published
 from kinfold.papers.published import PublishedNumber, PublishedRow, PublishedTable
-from kinfold.papers.reading import table
+from kinfold.papers.table_files import build_table
 from kinfold.training import components
 from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
@@ -64,11 +64,11 @@ def example(**changes: Any) -> dict[str, Any]:
     """The example with values replaced; a double underscore leads inwards, a number into a list."""
     tables = copy.deepcopy(EXAMPLE)
     for path, value in changes.items():
-        place: Any = tables
+        key: Any = tables
         *outer, last = path.split("__")
         for part in outer:
-            place = place[int(part) if part.isdigit() else part]
-        place[last] = value
+            key = key[int(part) if part.isdigit() else part]
+        key[last] = value
     return tables
 
 
@@ -76,8 +76,8 @@ def without_spread(tables: dict[str, Any]) -> dict[str, Any]:
     return {**tables, "table": {key: value for key, value in tables["table"].items() if key != "spread"}}
 
 
-def test_a_cell_is_a_number_a_number_with_its_spread_or_unreadable() -> None:
-    published = table("example", EXAMPLE).row("ours").published
+def test_an_entry_is_a_number_a_number_with_its_spread_or_unreadable() -> None:
+    published = build_table("example", EXAMPLE).row("ours").published
     assert published == {
         "cub": {"recall@1": PublishedNumber(50.0, 0.5), "map@r": PublishedNumber(None)},
         "cars": {"recall@1": PublishedNumber(60.5)},
@@ -85,12 +85,12 @@ def test_a_cell_is_a_number_a_number_with_its_spread_or_unreadable() -> None:
 
 
 def test_a_spread_says_what_it_is_and_only_where_there_is_one() -> None:
-    assert table("example", EXAMPLE).spread == "standard deviation"
+    assert build_table("example", EXAMPLE).spread == "standard deviation"
     with pytest.raises(ValueError, match=r"published with a plus-minus sign: say in \[table\] what it stands"):
-        table("example", without_spread(EXAMPLE))
+        build_table("example", without_spread(EXAMPLE))
     plain = example(row__0__published={"cub": {"recall@1": 50}})
     with pytest.raises(ValueError, match="has a spread, but no number is published with a plus-minus sign"):
-        table("example", plain)
+        build_table("example", plain)
 
 
 def test_numbers_keep_the_digits_that_the_file_has() -> None:
@@ -100,14 +100,14 @@ def test_numbers_keep_the_digits_that_the_file_has() -> None:
 
 
 def test_settings_of_a_row_lie_over_those_of_the_data_set_and_of_the_table() -> None:
-    row = table("example", EXAMPLE).row("ours")
+    row = build_table("example", EXAMPLE).row("ours")
     cub, cars = configure(row.settings("cub")), configure(row.settings("cars"))
     assert (cub.loss.options["k"], cub.training.steps) == (80, 100)
     assert (cars.loss.options["k"], cars.training.steps) == (40, 200)
 
 
 def test_a_run_measures_what_the_table_shows_as_the_paper_did() -> None:
-    settings = configure(table("example", EXAMPLE).row("ours").settings("cars"))
+    settings = configure(build_table("example", EXAMPLE).row("ours").settings("cars"))
     assert (settings.data.name, settings.data.protocol) == ("cars", "classic")
     assert settings.evaluation.metrics == ["recall@1", "map@r"]
     assert (settings.evaluation.metric, settings.evaluation.selection) == ("recall@1", "last")
@@ -117,13 +117,13 @@ def test_columns_of_an_ensemble_are_one_metric_to_a_run() -> None:
     columns = ["precision@1 separated", "precision@1 concatenated", "map@r concatenated"]
     tables = without_spread(example(table__metrics=columns))
     tables["row"] = [{"name": "ours", "label": "Ours", "published": {"cub": {"precision@1 concatenated": 66.0}}}]
-    row = table("example", tables).row("ours")
+    row = build_table("example", tables).row("ours")
     assert row.published == {"cub": {"precision@1 concatenated": PublishedNumber(66.0)}}
     assert configure(row.settings("cub")).evaluation.metrics == ["precision@1", "map@r"]
 
 
 def test_a_quoted_row_has_numbers_and_nothing_to_run() -> None:
-    row = table("example", EXAMPLE).row("theirs")
+    row = build_table("example", EXAMPLE).row("theirs")
     assert row.published["cub"]["recall@1"] == PublishedNumber(40.0)
     with pytest.raises(ValueError, match="quoted from Others 2017"):
         row.settings("cub")
@@ -136,7 +136,7 @@ def test_a_curve_has_a_row_for_each_place_and_further_keys_move_along() -> None:
         {"name": "ours", "label": "Ours", "published": {"cub": {"recall@1": [1.5, "unreadable"]}}},
         {"name": "lost", "label": "Lost", "published": {"cub": {"recall@1": "unreadable"}}},
     ]
-    kept = table("example", tables)
+    kept = build_table("example", tables)
     assert [(row.name, row.x) for row in kept.rows] == [
         ("ours@10", 10),
         ("ours@20", 20),
@@ -148,7 +148,7 @@ def test_a_curve_has_a_row_for_each_place_and_further_keys_move_along() -> None:
     assert (second.loss.options["k"], second.training.steps) == (20, 6)
 
 
-def test_a_toy_has_a_table_of_its_own_and_needs_nothing() -> None:
+def test_a_toy_has_its_own_table_and_needs_nothing() -> None:
     head = {"paper": "P", "source": "Figure", "title": "T", "kind": "toy", "metrics": ["smallest angle"]}
     line = {
         "name": "plain",
@@ -156,13 +156,13 @@ def test_a_toy_has_a_table_of_its_own_and_needs_nothing() -> None:
         "published": {"toy": {"smallest angle": "unreadable"}},
         "settings": {"toy": {"variant": "plain", "switch": 0.1}},
     }
-    row = table("toy", {"table": head, "row": [line]}).row("plain")
+    row = build_table("toy", {"table": head, "row": [line]}).row("plain")
     assert row.settings("toy") == {"toy": {"variant": "plain", "switch": 0.1}}
     assert row.needs("toy") == []
-    named = table("toy", {"table": head | {"data": ["diagonal"]}, "row": [line]}).row("plain")
+    named = build_table("toy", {"table": head | {"data": ["diagonal"]}, "row": [line]}).row("plain")
     assert named.settings("diagonal") == named.settings("toy")
     with pytest.raises(ValueError, match=r"plain of a toy needs \[row.settings.toy\]"):
-        table("toy", {"table": head, "row": [line | {"settings": {}}]})
+        build_table("toy", {"table": head, "row": [line | {"settings": {}}]})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_toy_has_a_table_of_its_own_and_needs_nothing() -> None:
         ({"table__vary": {"loss.k": [1]}}, r"\[table.vary\] is the axis of a curve"),
         ({"table__kind": "runtime", "table__vary": {"loss.k": [1], "seed": [1, 2]}}, "all of one length"),
         ({"table__kind": "runtime", "table__vary": {"loss.k": 1}}, "lists of values"),
-        ({"row__0__name": "Ours (D)"}, "small letters, digits and hyphens"),
+        ({"row__0__name": "Ours (D)"}, "lower-case letters, digits and hyphens"),
         ({"row__0__name": "theirs"}, "two rows are named 'theirs'"),
         (
             {"row__0__published": {"cub": {"recall@2": 1}}},
@@ -200,16 +200,16 @@ def test_a_toy_has_a_table_of_its_own_and_needs_nothing() -> None:
         ({"row__0__on": {"cars": {"training": {"epochs": 2}}}}, "row ours on cars: .*steps or epochs"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_what_was_meant(changes: dict[str, Any], message: str) -> None:
+def test_errors_in_a_file_are_reported_with_the_nearest_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^example: .*{message}"):
-        table("example", example(**changes))
+        build_table("example", example(**changes))
 
 
 def test_a_curve_of_another_length_than_its_axis_is_an_error() -> None:
     tables = example(table__kind="curve", table__vary={"loss.k": [10, 20, 30]})
     tables["row"] = [{"name": "ours", "label": "Ours", "published": {"cub": {"recall@1": [1.0, 2.0]}}}]
     with pytest.raises(ValueError, match="'unreadable' or a list of 3 values"):
-        table("example", tables)
+        build_table("example", tables)
 
 
 def test_unknown_tables_rows_and_data_sets_come_with_the_nearest() -> None:
@@ -225,28 +225,28 @@ def test_unknown_tables_rows_and_data_sets_come_with_the_nearest() -> None:
 def test_every_table_can_be_run_row_by_row(name: str) -> None:
     kept = found(name)
     assert kept.rows
-    for row, data, given in runs(kept):
+    for row, data, settings in runs(kept):
         assert row.needs(data)
-        create_pipeline(given.data.pipeline if given.data.pipeline != "auto" else "study")
-        assert given.model.backbone.partition("/")[0] in registry.names("backbones")
-        assert given.model.head in registry.names("heads")
-        known = inspect.signature(registry.resolve("samplers", given.sampler.name)).parameters
-        assert {*given.sampler.options} <= {*known}
-        assert given.sampler.options["batch_size"] % given.sampler.options.get("per_class", 1) == 0
+        create_pipeline(settings.data.pipeline if settings.data.pipeline != "auto" else "study")
+        assert settings.model.backbone.partition("/")[0] in registry.names("backbones")
+        assert settings.model.head in registry.names("heads")
+        names = inspect.signature(registry.resolve("samplers", settings.sampler.name)).parameters
+        assert {*settings.sampler.options} <= {*names}
+        assert settings.sampler.options["batch_size"] % settings.sampler.options.get("per_class", 1) == 0
 
 
 @pytest.mark.parametrize("name", published.list_tables())
 def test_the_loss_of_every_row_learns_from_a_batch_with_its_miner(name: str) -> None:
     embeddings = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) // 5
-    seen = set()
-    for row, data, given in runs(found(name)):
-        what = repr((given.loss, given.miner))
-        if what in seen:
+    checked = set()
+    for row, data, settings in runs(found(name)):
+        what = repr((settings.loss, settings.miner))
+        if what in checked:
             continue
-        seen.add(what)
+        checked.add(what)
         leaf = embeddings.clone().requires_grad_()
-        small = replace(given, model=replace(given.model, dim=16))
+        small = replace(settings, model=replace(settings.model, dim=16))
         value = components.build_objective(small, classes=8).plain(leaf, labels)
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.isfinite(), (row.name, data)
@@ -260,7 +260,7 @@ def test_published_recall_grows_with_its_depth(name: str) -> None:
     misprinted = {("dro/table4", "dro-kl-grouped-0.01", "in-shop")}
     for row in found(name).rows:
         for data, cells in row.published.items():
-            recalls = {column: cell.value for column, cell in cells.items() if re.fullmatch(r"recall@\d+", column)}
+            recalls = {column: run.value for column, run in cells.items() if re.fullmatch(r"recall@\d+", column)}
             by_depth = sorted(recalls, key=lambda column: int(column.removeprefix("recall@")))
             values = [recalls[column] for column in by_depth if recalls[column] is not None]
             grows = all(low <= high for low, high in pairwise(values))
@@ -271,8 +271,8 @@ def test_published_numbers_are_percentages() -> None:
     for name in published.list_tables():
         for row in found(name).rows:
             for cells in row.published.values():
-                for cell in cells.values():
-                    assert cell.value is None or 0 < cell.value < 100, (name, row.name)
+                for run in cells.values():
+                    assert run.value is None or 0 < run.value < 100, (name, row.name)
 
 
 @pytest.mark.parametrize(
@@ -300,21 +300,23 @@ def test_published_numbers_are_percentages() -> None:
         ("precision-at-k/table2", "precision-at-k-densenet201", "sop", "nmi", 91.94),
     ],
 )
-def test_cells_that_are_known_from_elsewhere(name: str, row: str, data: str, metric: str, value: float | None) -> None:
+def test_numbers_that_were_read_from_the_papers_again(
+    name: str, row: str, data: str, metric: str, value: float | None
+) -> None:
     assert found(name).row(row).published[data][metric].value == value
 
 
-def test_cells_that_a_paper_leaves_empty_are_absent() -> None:
+def test_entries_that_a_paper_leaves_empty_are_absent() -> None:
     assert [*found("dro/table1").row("abe").published["cub"]] == ["recall@1", "recall@2", "recall@4", "recall@8"]
 
 
 def test_what_a_row_needs_names_archives_weights_and_packages() -> None:
     needs = found("precision-at-k/table1").row("precision-at-k").needs("cars")
-    assert [line.partition(": ")[0] for line in needs] == ["data", "weights", "package"]
+    assert [line.partition(": ")[0] for line in needs] == ["data", "weights"]
     assert "car_ims.tgz" in needs[0]
     assert "bn_inception-52deb4733.pth" in needs[1]
-    assert "scipy" in needs[2]
     dense = found("precision-at-k/table2").row("precision-at-k-densenet201").needs("sop")
+    assert [line.partition(": ")[0] for line in dense] == ["data", "weights", "package"]
     assert "Stanford_Online_Products.zip" in dense[0]
     assert "downloads" in dense[1]
     assert "torchvision" in dense[2]
@@ -332,12 +334,19 @@ def test_tables_are_no_training_recipes() -> None:
 
 
 def test_listing_tables_loads_no_torch() -> None:
-    code = "import sys; from kinfold.recipes import papers; published.names(); print('torch' in sys.modules)"
+    code = "import sys; from kinfold import papers; papers.list_tables(); print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
 
 
-def test_the_module_stands_before_the_folder_of_the_same_name() -> None:
-    assert importlib.import_module("kinfold.papers.published").__file__ == published.__file__
+def test_the_folder_of_tables_holds_no_code() -> None:
     assert published.FOLDER.is_dir()
     assert not [*published.FOLDER.rglob("*.py")]
+
+
+def test_every_public_name_can_be_imported() -> None:
+    papers = importlib.import_module("kinfold.papers")
+    for name in papers.__all__:
+        assert getattr(papers, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'find'"):
+        papers.find  # noqa: B018

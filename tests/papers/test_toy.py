@@ -43,7 +43,7 @@ def places(start, end):
 
 
 def test_the_diagonal_has_the_published_coordinates():
-    given = toy.make_points("diagonal", seed=3)
+    drawn = toy.make_points("diagonal", seed=3)
     training = [places((x, x), (x + 0.2, x + 0.2)) for x in (0.10, 0.35, 0.60, 0.85)]
     testing = [
         places((0.2, 0.2), (0.2, 0.4)),
@@ -52,22 +52,22 @@ def test_the_diagonal_has_the_published_coordinates():
         places((0.7, 0.2), (0.9, 0.2)),
     ]
     for points, labels, lines in (
-        (given.train, given.train_labels, training),
-        (given.test, given.test_labels, testing),
+        (drawn.train, drawn.train_labels, training),
+        (drawn.test, drawn.test_labels, testing),
     ):
         assert Counter(labels.tolist()) == {0: 15, 1: 15, 2: 15, 3: 15}
         for label, line in enumerate(lines):
-            found = {tuple(np.round(point, 5)) for point in points[labels == label].double().numpy()}
-            assert len(found) == 15  # none twice
-            assert all(min(math.dist(point, place) for place in line) < 2e-5 for point in found)
+            result = {tuple(np.round(point, 5)) for point in points[labels == label].double().numpy()}
+            assert len(result) == 15  # none twice
+            assert all(min(math.dist(point, expected) for expected in line) < 2e-5 for point in result)
 
 
 def test_vertical_lines_differ_in_x_to_learn_and_in_y_to_test():
-    given = toy.make_points("vertical", seed=0)
-    assert [given.train[given.train_labels == c, 0].unique().numel() for c in range(4)] == [1, 1, 1, 1]
-    assert given.train[:, 0].unique().numel() == 4
-    assert given.test[:, 0].unique().numel() == 1
-    spans = [given.test[given.test_labels == c, 1].aminmax() for c in range(4)]
+    points = toy.make_points("vertical", seed=0)
+    assert [points.train[points.train_labels == c, 0].unique().numel() for c in range(4)] == [1, 1, 1, 1]
+    assert points.train[:, 0].unique().numel() == 4
+    assert points.test[:, 0].unique().numel() == 1
+    spans = [points.test[points.test_labels == c, 1].aminmax() for c in range(4)]
     assert all(below.max < above.min for below, above in pairwise(spans))
 
 
@@ -76,21 +76,21 @@ def test_triplets_are_all_of_the_batch_after_the_rule(variant):
     labels = torch.tensor([0, 1, 0, 2, 1, 0, 3])
     as_it_stands, switched = RULES[variant]
     expected = Counter(as_it_stands(*triplet) for triplet in listed(labels.tolist()))
-    assert Counter(rows(toy.triplets(labels, variant, 0.0, torch.Generator()))) == expected
+    assert Counter(rows(toy.list_triplets(labels, variant, 0.0, torch.Generator()))) == expected
     if variant in SWITCHING:
         expected = Counter(switched(*triplet) for triplet in listed(labels.tolist()))
-        assert Counter(rows(toy.triplets(labels, variant, 1.0, torch.Generator()))) == expected
+        assert Counter(rows(toy.list_triplets(labels, variant, 1.0, torch.Generator()))) == expected
 
 
 @pytest.mark.parametrize("variant", SWITCHING)
-def test_each_triplet_is_switched_on_its_own_with_the_given_probability(variant):
+def test_each_triplet_is_switched_independently_with_the_given_probability(variant):
     labels = torch.arange(24) % 4
     as_it_stands, switched = RULES[variant]
-    found = rows(toy.triplets(labels, variant, 0.3, torch.Generator().manual_seed(1)))
+    result = rows(toy.list_triplets(labels, variant, 0.3, torch.Generator().manual_seed(1)))
     every = listed(labels.tolist())
-    assert len(found) == len(every) == 24 * 5 * 18
-    changed = [row == switched(*triplet) for row, triplet in zip(found, every, strict=True)]
-    kept = [row == as_it_stands(*triplet) for row, triplet in zip(found, every, strict=True)]
+    assert len(result) == len(every) == 24 * 5 * 18
+    changed = [row == switched(*triplet) for row, triplet in zip(result, every, strict=True)]
+    kept = [row == as_it_stands(*triplet) for row, triplet in zip(result, every, strict=True)]
     assert all(a != b for a, b in zip(changed, kept, strict=True))
     spread = math.sqrt(0.3 * 0.7 / len(every))
     assert abs(sum(changed) / len(every) - 0.3) < 4 * spread
@@ -106,7 +106,7 @@ def test_the_loss_is_that_of_all_triplets_by_loops(variant):
     embeddings = torch.stack([angles.cos(), angles.sin()], dim=1) * (1 + torch.rand(9, 1, generator=draw))
     labels = torch.tensor([0, 0, 1, 1, 2, 2, 2, 3, 0])
     switch = 0.4 if variant in SWITCHING else 0.0
-    chosen = toy.triplets(labels, variant, switch, torch.Generator().manual_seed(2))
+    chosen = toy.list_triplets(labels, variant, switch, torch.Generator().manual_seed(2))
     unit = [(x / math.hypot(x, y), y / math.hypot(x, y)) for x, y in embeddings.tolist()]
     pull = [math.dist(unit[a], unit[p]) for a, p, _ in rows(chosen)]
     push = [max(0.0, 0.1 - math.dist(unit[a], unit[n])) for a, _, n in rows(chosen)]
@@ -117,13 +117,13 @@ def test_the_loss_is_that_of_all_triplets_by_loops(variant):
     assert (sum(pull) == 0) == (variant in ("push-only", "as-published"))
 
 
-def test_the_smallest_angle_is_that_of_two_centres():
+def test_the_smallest_angle_is_that_of_two_centers():
     draw = torch.Generator().manual_seed(0)
     points, labels = torch.randn(40, 2, generator=draw), torch.arange(40) % 5
-    centres = [points[labels == c].double().mean(dim=0).tolist() for c in range(5)]
-    directions = [math.degrees(math.atan2(y, x)) for x, y in centres]
+    centers = [points[labels == c].double().mean(dim=0).tolist() for c in range(5)]
+    directions = [math.degrees(math.atan2(y, x)) for x, y in centers]
     between = [abs((a - b + 180) % 360 - 180) for a, b in combinations(directions, 2)]
-    assert toy.smallest_angle(points, labels) == pytest.approx(min(between), abs=1e-4)
+    assert toy.compute_smallest_angle(points, labels) == pytest.approx(min(between), abs=1e-4)
 
 
 def test_a_seed_decides_everything_and_nothing_else_is_touched(monkeypatch):
@@ -132,10 +132,10 @@ def test_a_seed_decides_everything_and_nothing_else_is_touched(monkeypatch):
     together = toy.run_toy("switch", 0.4, seeds=[0, 1])
     assert torch.equal(torch.get_rng_state(), before)
     alone = toy.run_toy("switch", 0.4, seeds=[1])
-    assert alone.outcomes[0] == together.outcomes[1]
-    assert together.outcomes[0] != together.outcomes[1]
+    assert alone.results[0] == together.results[1]
+    assert together.results[0] != together.results[1]
     for name, key in (("second_value", "second singular value"), ("recall", "recall@1")):
-        assert together.medians[key] == pytest.approx(sum(getattr(o, name) for o in together.outcomes) / 2)
+        assert together.medians[key] == pytest.approx(sum(getattr(o, name) for o in together.results) / 2)
 
 
 def test_the_net_has_two_hidden_layers_of_thirty():
@@ -153,7 +153,7 @@ def test_the_net_has_two_hidden_layers_of_thirty():
         ({"seeds": []}, "at least one seed"),
     ],
 )
-def test_wrong_arguments_are_told(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         toy.run_toy(**arguments)
 
@@ -191,8 +191,8 @@ def test_on_the_diagonal_the_missing_pull_and_not_the_switch_spreads_the_space()
         assert pulled[angle] < 2.5
     for pushed in (published, push_only):
         assert 2.5 < pushed[angle] < 9.0
-    for found, expected in ((plain, 0.81), (published, 0.75), (push_only, 0.76), (switch, 0.82), (miner_rule, 0.76)):
-        assert found["recall@1"] == pytest.approx(expected, abs=0.1)
+    for result, expected in ((plain, 0.81), (published, 0.75), (push_only, 0.76), (switch, 0.82), (miner_rule, 0.76)):
+        assert result["recall@1"] == pytest.approx(expected, abs=0.1)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from kinfold import registry
 from kinfold.registry import plugins
 from kinfold.training import Run
 from tests.cli.runs import run as command
-from tests.experiments.tiny import BASE, feature_file, results, suite_file
+from tests.experiments.tiny import BASE, feature_file, read_results, write_suite
 from tests.torchrun import run as torchrun
 
 ROOT = Path(__file__).parents[2]
@@ -77,10 +77,10 @@ def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, ca
 
 def test_workers_of_a_bench_know_it(tmp_path, worst_pair):
     method = [{"name": "own", "loss": {"name": "worst-pair"}}, {"name": "contrastive"}]
-    file, folder = suite_file(tmp_path, method=method), tmp_path / "bench"
+    file, folder = write_suite(tmp_path, method=method), tmp_path / "bench"
     done = kinfold_command("bench", file, "--out", folder, "--jobs", 2, "--plugin", worst_pair)
     assert done.returncode == 0, done.stderr
-    assert {row["method"] for row in results(folder)} == {"own", "contrastive"}
+    assert {row["method"] for row in read_results(folder)} == {"own", "contrastive"}
 
 
 def test_ranks_know_it(tmp_path, worst_pair, own_names):

@@ -1,51 +1,53 @@
-"""What `kinfold demo` tells where nobody watches a terminal, as in the log of a machine: lines, with the time left."""
+"""Progress of `kinfold demo` without a terminal, as in a log: lines with the time left."""
 
 import time
 from collections.abc import Callable, Sequence
 
-from kinfold.cli.bench import duration
+from kinfold.cli.bench_progress import format_duration
 from kinfold.cli.terminal import echo
 
-SILENCE = 20.0  # seconds after which a stage that goes on is told of again
+SILENCE = 20.0  # seconds after which another line is printed for a stage that continues
 
 
-class Lines:
-    """A function (stage, share done): a line for each stage as it begins, and again where it goes on for long.
+class ProgressLines:
+    """Callback (stage, fraction) that prints a line when a stage starts, and again if it takes long.
 
-    runs: the stages that are trainings; their lines say how long all of them still take, as soon as that is known.
-    kept: follows the name of one that was trained before, and takes no time.
+    Args:
+        runs: Stages that are trainings. Their lines say how long all of them will take, once that can be estimated.
+        reused: Follows the name of a run of an earlier start, which takes no time.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, runs: Sequence[str], kept: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._runs, self._kept, self._clock = runs, kept, clock
-        self._begun = set[str]()
-        self._shares: dict[str, float] = {}  # of every training
-        self._seconds = 0.0  # in all trainings together
+    def __init__(self, runs: Sequence[str], reused: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._runs, self._reused, self._clock = runs, reused, clock
+        self._started = set[str]()
+        self._fractions: dict[str, float] = {}  # of every training
+        self._seconds = 0.0  # of all trainings together
         self._last: tuple[str, float] = ("", 0.0)  # stage and time of the latest call
-        self._told = 0.0
+        self._printed_at = 0.0
 
-    def __call__(self, stage: str, share: float) -> None:
+    def __call__(self, stage: str, fraction: float) -> None:
         now = self._clock()
         if stage in self._runs:
             self._seconds += now - self._last[1] if self._last[0] == stage else 0.0
-            self._shares[stage] = share
-        elif stage.removesuffix(self._kept) in self._runs:
-            self._shares[stage.removesuffix(self._kept)] = 1.0
+            self._fractions[stage] = fraction
+        elif stage.removesuffix(self._reused) in self._runs:
+            self._fractions[stage.removesuffix(self._reused)] = 1.0
         self._last = (stage, now)
-        if stage in self._begun and (share >= 1 or now - self._told < SILENCE):
+        if stage in self._started and (fraction >= 1 or now - self._printed_at < SILENCE):
             return
-        going_on = f", {100 * share:.0f} %" if stage in self._begun else ""
-        self._begun.add(stage)
-        self._told = now
-        echo(f"{self._numbered(stage)}{going_on}{self._left(stage)}", err=True)
+        percent = f", {100 * fraction:.0f} %" if stage in self._started else ""
+        self._started.add(stage)
+        self._printed_at = now
+        echo(f"{self._number_stage(stage)}{percent}{self._estimate_left(stage)}", err=True)
 
-    def _numbered(self, stage: str) -> str:
-        name = stage.removesuffix(self._kept)
+    def _number_stage(self, stage: str) -> str:
+        name = stage.removesuffix(self._reused)
         return f"run {self._runs.index(name) + 1} of {len(self._runs)}: {stage}" if name in self._runs else stage
 
-    def _left(self, stage: str) -> str:
-        trained = sum(share for name, share in self._shares.items() if name in self._begun)
+    def _estimate_left(self, stage: str) -> str:
+        trained = sum(fraction for name, fraction in self._fractions.items() if name in self._started)
         if stage not in self._runs or trained <= 0 or self._seconds <= 0:
             return ""
-        to_train = len(self._runs) - sum(self._shares.values())
-        return f" (about {duration(self._seconds / trained * to_train)} of training left)"
+        to_train = len(self._runs) - sum(self._fractions.values())
+        return f" (about {format_duration(self._seconds / trained * to_train)} of training left)"

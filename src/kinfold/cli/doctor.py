@@ -26,7 +26,6 @@ Status = Literal["ok", "note", "problem"]
 EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "glyphs": (("matplotlib",), ("matplotlib",), "the data set glyphs, and letters of more scripts in image grids"),
     "parquet": (("pyarrow",), ("pyarrow",), "tables and feature files in Parquet"),
-    "cars": (("scipy",), ("scipy",), "the lists of the data set cars"),
     "faiss": (("faiss",), ("faiss-cpu",), "approximate search in galleries of many millions"),
     "learner": (("sklearn",), ("scikit-learn",), "kinfold.MetricLearner, an estimator for scikit-learn"),
     "export": (("onnx", "onnxruntime", "onnxscript"), ("onnx", "onnxruntime", "onnxscript"), "writing ONNX files"),

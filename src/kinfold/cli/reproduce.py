@@ -1,4 +1,4 @@
-"""`kinfold reproduce`: a table of a paper run again, ours beside the published numbers."""
+"""`kinfold reproduce`: run a published table again and print our numbers beside the published ones."""
 
 import json
 import os
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kinfold.cli.bench import watching
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.papers.plan import Plan, PlanOptions
+    from kinfold.papers import Plan, SmallScale
 
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Tables, as `dro/table1`; without one they are listed.")
+        list[str] | None, typer.Argument(help="Tables, as `dro/table1`; all tables are listed if left out.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table.")] = False,
     row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
@@ -31,196 +30,139 @@ def reproduce(
     features: Annotated[
         Path | None, typer.Option(help="With --scale small: an .npz of embeddings and labels to run on.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="With --scale small: how long; 200 unless given.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="With --scale small: number of training steps; 200 if left out.")
+    ] = None,
     as_published: Annotated[
         bool, typer.Option(help="Select as the paper did, even where that was on the test classes.")
     ] = False,
-    seeds: Annotated[int | None, typer.Option(help="Repeats; as many as the paper's, else 1.")] = None,
-    trials: Annotated[int, typer.Option(help="Trials of a search in what a row was tuned over.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Trainings at a time; one for each core unless given.")] = None,
-    threads: Annotated[int, typer.Option(help="Threads of each.")] = 1,
+    seeds: Annotated[int | None, typer.Option(help="Repeats; as many as in the paper, or 1, if left out.")] = None,
+    trials: Annotated[int, typer.Option(help="Trials of a search over what the authors tuned.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core if left out.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
     timeout: Annotated[
-        float | None, typer.Option(help="Seconds without progress after which a training is ended and tried again.")
+        float | None, typer.Option(help="Seconds without progress after which a run is ended and tried again.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder; else bench/NAME.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder; bench/NAME if left out.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="Another value for all rows, as in `training.steps=50`.")
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Print what would run and what it needs, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run a published table again and print ours beside it, with what is known to be wrong or unstated there.
+    """Run a published table again and print our numbers beside it, with known errors and omissions of the paper.
 
     Example: `kinfold reproduce dro/table1 --row dro-topk-margin --scale small`
 
     In full: `kinfold reproduce dro/table1 --root data --weights bn_inception-52deb4733.pth`
     """
-    from kinfold.papers import published
+    from kinfold.papers import PlanOptions, list_tables, parse_weights, plan_tables
 
     if not names and not everything:
-        _list_tables(as_json)
+        _print_tables(as_json)
         return
-    chosen = published.list_tables() if everything else [*dict.fromkeys(names or [])]
-    if row and len(chosen) > 1:
-        raise ValueError("--row chooses rows of one table: give the name of just that one")
-    choices = _choices(row, data, root, weights, scale, features, steps, as_published, seeds, trials, changes)
-    plans = _plans(chosen, choices)
+    chosen = list_tables() if everything else [*dict.fromkeys(names or [])]
+    options = PlanOptions(
+        rows=tuple(row or ()),
+        data=tuple(data or ()),
+        root=root,
+        weights=parse_weights(weights or []),
+        as_published=as_published,
+        seeds=seeds,
+        trials=trials,
+        changes=tuple(changes or ()),
+        small=_create_small_scale(scale, features, steps),
+    )
+    plans = plan_tables(chosen, options)
     if dry_run:
-        _show(plans, as_json)
+        _print_plans(plans, as_json)
         return
     for plan in plans:
-        plan.require()
+        plan.check_ready()
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
-    if not _run(plans, out, scale, count, threads, timeout, as_json):
+    folders = [_choose_folder(plan.table.name, out, len(plans), scale) for plan in plans]
+    if not _run_plans(plans, folders, count, threads, timeout, as_json):
         raise typer.Exit(1)
 
 
-def _choices(
-    row: list[str] | None,
-    data: list[str] | None,
-    root: Path | None,
-    weights: list[str] | None,
-    scale: str,
-    features: Path | None,
-    steps: int | None,
-    as_published: bool,
-    seeds: int | None,
-    trials: int,
-    changes: list[str] | None,
-) -> "PlanOptions":
-    from kinfold.papers.plan import PlanOptions
-    from kinfold.papers.small_scale import STEPS, SmallScale
+def _create_small_scale(scale: str, features: Path | None, steps: int | None) -> "SmallScale | None":
+    from kinfold.papers import SmallScale
+    from kinfold.papers.small_scale import STEPS
 
-    if scale != "small":
-        for option, value in (("--features", features), ("--steps", steps)):
-            if value is not None:
-                raise ValueError(f"{option} is for --scale small; at full scale --set training.steps=... changes steps")
-    return PlanOptions(
-        tuple(row or ()),
-        tuple(data or ()),
-        root,
-        _files(weights or []),
-        as_published,
-        seeds,
-        trials,
-        tuple(changes or ()),
-        SmallScale(STEPS if steps is None else steps, features) if scale == "small" else None,
-    )
+    if scale == "small":
+        return SmallScale(STEPS if steps is None else steps, features)
+    for option, value in (("--features", features), ("--steps", steps)):
+        if value is not None:
+            raise ValueError(f"{option} is for --scale small; at full scale --set training.steps=... changes steps")
+    return None
 
 
-def _files(given: list[str]) -> dict[str, Path]:
-    """FILE, or BACKBONE=FILE; a name that has "=" in it for other reasons is a file."""
-    from kinfold import registry
-    from kinfold.papers.plan import ANY
-
-    known = registry.names("backbones")
-    found = {}
-    for entry in given:
-        backbone, equals, file = entry.partition("=")
-        named = bool(equals) and backbone.partition("/")[0] in known
-        found[backbone if named else ANY] = Path(file if named else entry)
-    return found
-
-
-def _plans(names: list[str], choices: "PlanOptions") -> list["Plan"]:
-    """With --data, tables on other data are left out where there are several."""
-    from dataclasses import replace
-
-    from kinfold.papers import published
-    from kinfold.papers.plan import plan
-
-    found = []
-    for name in names:
-        table = published.load_table(name)
-        if len(names) > 1 and choices.data:
-            shared = tuple(data for data in choices.data if data in table.data)
-            if not shared:
-                continue
-            found.append(plan(table, replace(choices, data=shared)))
-        else:
-            found.append(plan(table, choices))
-    if not found:
-        raise ValueError(f"none of these tables is on {', '.join(choices.data)}")
-    if choices.trials and not any(each.trials for each in found):
-        raise ValueError(
-            f"--trials {choices.trials}: none of these rows says what its authors tuned (a table `search`); leave out "
-            "--trials, or choose rows that have one: --dry-run --json shows it"
-        )
-    return found
-
-
-def _run(
-    plans: list["Plan"],
-    out: Path | None,
-    scale: str,
+def _run_plans(
+    plans: "list[Plan]",
+    folders: list[Path],
     jobs: int,
     threads: int,
     timeout: float | None,
     as_json: bool,
 ) -> bool:
-    """Whether every row came to something."""
+    """Run the plans and print every reproduction. Return whether all rows succeeded."""
+    from kinfold.cli.bench_progress import show_bench_progress
     from kinfold.experiments import Interrupted, Processes
     from kinfold.experiments.workers.processes import check_workers
-    from kinfold.files.atomic import write_text
-    from kinfold.files.documents import write_result
-    from kinfold.papers.comparison import format_report, to_dictionary
-    from kinfold.papers.reproduce import reproduce as run
+    from kinfold.papers.comparison import format_report, to_dictionary, write_report
+    from kinfold.papers.reproduce import reproduce_table
 
     check_workers(jobs, threads, timeout)
-    whole, good = [], True
+    documents, succeeded = [], True
     try:
-        with watching(enabled=not as_json) as watch:
-            for plan in plans:
-                folder = _folder(plan.table.name, out, len(plans), scale)
-                for found in run(
+        with show_bench_progress(enabled=not as_json) as watch:
+            for plan, folder in zip(plans, folders, strict=True):
+                for reproduction in reproduce_table(
                     plan,
                     folder,
-                    lambda place: Processes(jobs, threads, place.log, timeout),
+                    lambda bench_folder: Processes(jobs, threads, bench_folder.log, timeout),
                     watch=watch,
                     jobs=jobs,
                     threads=threads,
                 ):
-                    place = folder / found.data
-                    place.mkdir(parents=True, exist_ok=True)
-                    write_text(place / "published.md", format_report(found, "markdown") + "\n", place)
-                    write_result(place / "published.json", to_dictionary(found), place)
-                    whole.append(to_dictionary(found))
-                    good = good and not found.failed
+                    path = write_report(reproduction, folder / reproduction.data)
+                    documents.append(to_dictionary(reproduction))
+                    succeeded = succeeded and not reproduction.failed
                     if not as_json:
-                        echo(format_report(found) + f"\n{place / 'published.md'}\n")
+                        echo(f"{format_report(reproduction)}\n{path}\n")
     except Interrupted:
-        echo("interrupted, everything is saved; the same command goes on where it was", err=True)
+        echo("interrupted, everything is saved; the same command continues", err=True)
         raise typer.Exit(130) from None
     if as_json:
-        echo(json.dumps(whole, indent=2))
-    return good
+        echo(json.dumps(documents, indent=2))
+    return succeeded
 
 
-def _folder(name: str, out: Path | None, count: int, scale: str) -> Path:
+def _choose_folder(name: str, out: Path | None, count: int, scale: str) -> Path:
     if out is not None:
         return out if count == 1 else out / name
-    # numbers of different scales have nothing to do with each other
+    # results of different scales are not comparable
     return Path("bench") / (name if scale == "full" else f"{name}-small")
 
 
-def _list_tables(as_json: bool) -> None:
-    from kinfold.papers import published
+def _print_tables(as_json: bool) -> None:
+    from kinfold.papers import list_tables, load_table
 
-    tables = [published.load_table(name) for name in published.list_tables()]
+    tables = [load_table(name) for name in list_tables()]
     if as_json:
-        found = [{"name": t.name, "title": t.title, "source": t.source, "paper": t.paper} for t in tables]
-        echo(json.dumps(found, indent=2))
+        rows = [{"name": t.name, "title": t.title, "source": t.source, "paper": t.paper} for t in tables]
+        echo(json.dumps(rows, indent=2))
         return
     width = max(len(table.name) for table in tables)
     for table in tables:
         echo(f"{table.name:<{width}}  {table.title} ({table.source})")
 
 
-def _show(plans: list["Plan"], as_json: bool) -> None:
-    from kinfold.papers.outline import describe_plan, describe_tables
+def _print_plans(plans: "list[Plan]", as_json: bool) -> None:
+    from kinfold.papers.outline import format_plan, list_planned_rows
 
     if as_json:
-        echo(json.dumps([row for plan in plans for row in describe_plan(plan)], indent=2))
+        echo(json.dumps([row for plan in plans for row in list_planned_rows(plan)], indent=2))
         return
     for plan in plans:
-        echo(describe_tables(plan) + "\n")
+        echo(format_plan(plan) + "\n")

@@ -8,7 +8,6 @@ import numpy as np
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.dataset_source import DatasetSource
 from kinfold.data.items import Array, ImageFiles
-from kinfold.optional import import_optional
 
 SOURCE = DatasetSource(
     name="cars",
@@ -25,7 +24,7 @@ TRAIN_CLASSES = 98
 def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
     """Read Cars-196: classes 1-98 train (8,054 photos), classes 99-196 test (8,131).
 
-    Reads `cars_annos.mat`, which lists all photos in `car_ims`; its classification split is not used. Needs scipy.
+    Reads `cars_annos.mat`, which lists all photos in `car_ims`; its classification split is not used.
 
     Args:
         root: Folder that holds cars_annos.mat and car_ims, or a folder that holds it as `cars`.
@@ -37,7 +36,6 @@ def cars(root: Path | str, boxes: bool = False, check: bool = True) -> Dataset:
 
     Raises:
         ValueError: Files are missing, or the copy is incomplete; the message says what to download.
-        ImportError: scipy is not installed.
     """
     folder = SOURCE.find_folder(root, "cars", ["cars_annos.mat", "car_ims"])
     content = _read_mat(folder / "cars_annos.mat")
@@ -79,7 +77,8 @@ def _name_class(names: list[str], number: int) -> str:
 
 
 def _read_mat(path: Path) -> dict[str, Array]:
-    loadmat = import_optional("scipy.io", "scipy", "cars", f"reading {path}").loadmat
+    from scipy.io import loadmat
+
     try:
         content: dict[str, Any] = loadmat(str(path))
     except Exception as error:  # scipy raises many kinds for a cut or foreign file

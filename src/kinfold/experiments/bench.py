@@ -1,275 +1,383 @@
-"""Run a bench: keep the workers busy, write down how every cell ended, and open the test classes last."""
+"""An opened bench: its results as rows, tables, paired tests and a plot."""
 
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import html
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kinfold.experiments.bench_folder import BenchFolder, BenchRun, is_trial
-from kinfold.experiments.schedule import (
-    Schedule,
-    build_trial_tables,
-    is_searched,
-    list_trial_runs,
-    open_study,
-    schedule_method,
-)
+from kinfold.experiments.bench_folder import BenchFolder, BenchRun
+from kinfold.experiments.repeat import Repeat
+from kinfold.experiments.result_rows import ResultRow, read_result_rows, write_result_rows
+from kinfold.experiments.search_budgets import SearchBudget, describe_budgets, read_search_budgets
+from kinfold.experiments.statistics import MethodComparison, compare_methods, compute_interval
 from kinfold.experiments.suite import Suite
-from kinfold.experiments.workers.processes import Processes, WorkerPool
-from kinfold.experiments.workers.tasks import Task, TaskResult
-from kinfold.training.checking import check
-from kinfold.training.loop.signals import StopRequest
+from kinfold.experiments.table_styles import STYLES, Style
+from kinfold.experiments.tables import (
+    NOT_PERCENT,
+    assemble_rows,
+    describe_caution,
+    difference_unit,
+    format_difference,
+    format_probability,
+    render_table,
+)
+from kinfold.files.atomic import write_text
+from kinfold.files.documents import nan_to_null
+from kinfold.optional import import_optional
+from kinfold.training.config.parsing import parse_table
+from kinfold.training.loop.selection import is_better
 
-POLL = 0.5  # seconds between two looks at progress
-ELSEWHERE = 5.0  # seconds between two looks at the trials of another machine
-ATTEMPTS = 3  # at a task whose process is ended from outside, before it counts as failed
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-@dataclass
-class State:
-    """What is told to whoever watches: counts of tasks, shares of those being made, seconds that are left."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Bench:
+    """A bench with all results that it has so far.
 
-    total: int
-    done: int = 0
-    kept: int = 0  # of the done ones, those of an earlier start
-    failed: dict[str, str] = field(default_factory=dict)
-    running: dict[str, float] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-    jobs: int = 1
+    A result is "separated": scores on the test classes, mean over the folds' models; "concatenated": scores of their
+    concatenated embeddings; "validation": of one fold, or of a repeat as the mean over its folds; or "train": metrics
+    of the training classes' embedding space. `start` is the score of the same model before its first step, `gain` the
+    value minus it.
+
+    Args:
+        bench_folder: The folder of the bench.
+        suite: What it compares.
+        storage: URL of the database with its searches; None where they are in the folder.
+    """
+
+    bench_folder: BenchFolder
+    suite: Suite
+    storage: str | None = None
+
+    @staticmethod
+    def open(folder: Path | str, storage: str | None = None) -> "Bench":
+        """Open the folder of a bench, which need not be complete.
+
+        Args:
+            folder: The folder.
+            storage: URL of the database with its searches, if the bench was started with one.
+
+        Raises:
+            ValueError: If the folder is not that of a bench, or if its suite is damaged.
+        """
+        bench_folder = BenchFolder(folder)
+        if not bench_folder.started:
+            raise ValueError(f"{bench_folder.path} is not the folder of a bench: it has no {bench_folder.suite.name}")
+        try:
+            return Bench(bench_folder, parse_table(Suite, bench_folder.read_suite(), ""), storage)
+        except ValueError as error:
+            raise ValueError(f"the bench {bench_folder.path} cannot be opened: {error}") from None
+
+    def __repr__(self) -> str:
+        suite = self.suite
+        sizes = {"method": len(suite.methods), "data set": len(suite.datasets), "seed": len(suite.seeds)}
+        counts = ", ".join(f"{size} {noun}{'s' * (size != 1)}" for noun, size in sizes.items())
+        return f"Bench('{self.bench_folder.path}', {counts}, protocol={suite.protocol!r})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{html.escape(repr(self))}</b></p>\n{self.summary('html')}"
+
+    @cached_property
+    def rows(self) -> list[ResultRow]:
+        """One row for every number, and one without a value for every failed task, in the order of the suite."""
+        return read_result_rows(self.suite, self.bench_folder, self.storage)
 
     @property
-    def left(self) -> float | None:
-        """Seconds until the end, by the tasks so far; None before the first is done."""
-        if not self.seconds:
+    def failures(self) -> dict[str, str]:
+        """Task -> its error."""
+        return {row["folder"]: row["error"] for row in self.rows if row["error"]}
+
+    @property
+    def inflated(self) -> bool:
+        """Whether a run was selected on the test classes."""
+        return any(row["inflated"] for row in self.rows)
+
+    @cached_property
+    def searches(self) -> dict[tuple[str, str], SearchBudget]:
+        """(data set, method) -> the trials of its search and the chosen settings."""
+        return read_search_budgets(self.suite, self.bench_folder, self.storage)
+
+    @property
+    def results(self) -> list[str]:
+        """The results on the test classes: "separated", and "concatenated" with several folds."""
+        return ["separated", "concatenated"] if self.suite.folds > 1 else ["separated"]
+
+    def metrics(self, data: str) -> list[str]:
+        """Return the metrics that were measured on a data set."""
+        return self.suite.build_config(data, self.suite.methods[0]).evaluation.metrics
+
+    def values(self, data: str, result: str, metric: str, column: str = "value") -> dict[str, dict[int, float]]:
+        """Return the results of all repeats.
+
+        Args:
+            data: Name of the data set.
+            result: "separated", "concatenated", "validation" or "train".
+            metric: Name of the metric.
+            column: "value", "start" or "gain".
+
+        Returns:
+            Method -> seed -> value. A method without any result has an empty dictionary.
+        """
+        values: dict[str, dict[int, float]] = {method: {} for method in self.suite.methods}
+        for row in self.rows:
+            key = (row["data"], row["stage"], row["result"], row["metric"])
+            if key == (data, "test", result, metric) and row[column] is not None:
+                values[row["method"]][row["seed"]] = row[column]
+        return values
+
+    def list_untrained(self, data: str) -> dict[str, str]:
+        """Return the methods that are not compared, because all runs of some repeat selected their initial weights.
+
+        Args:
+            data: Name of the data set.
+
+        Returns:
+            Method -> the reason.
+        """
+        repeats: dict[str, dict[int, bool]] = {}
+        for row in self.rows:
+            if row["data"] == data and row["stage"] == "test" and row["selected_start"] is not None:
+                repeats.setdefault(row["method"], {})[row["seed"]] = row["selected_start"]
+        return {
+            method: f"{sum(selected.values())} of {len(selected)} repeats selected the start: compared with no method"
+            for method, selected in repeats.items()
+            if any(selected.values())
+        }
+
+    def compare(
+        self, data: str | None = None, result: str = "separated", metric: str | None = None
+    ) -> MethodComparison | None:
+        """Compare every method with every other, or with the baseline, by paired tests over repeats.
+
+        Args:
+            data: Name of the data set; the first one unless given.
+            result: "separated" or "concatenated".
+            metric: Name of the metric; that of the suite unless given.
+
+        Returns:
+            The tests; None where no repeat was tested yet.
+        """
+        data, metric = data or self.suite.datasets[0], metric or self.suite.metric
+        values = self.values(data, result, metric)
+        if not any(values.values()):
             return None
-        remaining = self.total - self.done - len(self.failed) - sum(self.running.values())
-        return max(0.0, remaining) * sum(self.seconds) / len(self.seconds) / max(1, min(self.jobs, remaining))
-
-
-Watch = Callable[[State, TaskResult | None], object]
-
-
-class Interrupted(Exception):  # noqa: N818  (everything is saved)
-    """The bench was asked to stop, and can go on later."""
-
-
-def run_bench(
-    suite: Suite,
-    folder: Path | str,
-    workers: Callable[[BenchFolder], WorkerPool] | None = None,
-    *,
-    storage: str | None = None,
-    watch: Watch | None = None,
-    jobs: int = 1,
-) -> State:
-    """Make every cell that is not done yet; then open the test classes of every repeat that is complete.
-
-    A cell that fails does not stop the others; it is tried again when the bench is started again. One whose process is
-    ended by a signal is tried again at once, ATTEMPTS times in all. A trial of a search that is lost in this way is no
-    failed trial: its method waits for the next start, so that all methods are searched alike.
-
-    workers: who makes the cells; processes with one thread each, `jobs` at a time, unless given. storage: the data base
-    of the search.
-    """
-    place, asked = BenchFolder(folder), StopRequest()
-    check_data(suite)
-    with place.lock():
-        check_finished(suite, place, storage)
-        place.begin(suite.to_toml())
-        scheduler = Scheduler(suite, place, storage, watch, jobs, asked)
-        made = Processes(jobs, 1, place.log) if workers is None else workers(place)
-        try:
-            # a flag, not an exception that could come between a task and the note that it was given out
-            with asked.listen():
-                scheduler.train(made)
-                scheduler.test(made)
-        finally:
-            made.close()
-        return scheduler.state
-
-
-def check_names(suite: Suite) -> None:
-    """ValueError for the first name, option or value of a method that is wrong, before anything is begun."""
-    for data in suite.sources:
-        for method in suite.methods:
-            try:
-                check(suite.configuration(data, method))
-            except ValueError as wrong:
-                raise ValueError(f"{method} on {data}: {wrong}") from None
-
-
-def check_data(suite: Suite) -> None:
-    """ValueError where a file or folder of a data set is not there, before anything is begun."""
-    for data in suite.sources:
-        for method in suite.methods:
-            root = suite.configuration(data, method).data.root
-            if root is not None and not Path(root).exists():
-                raise ValueError(f"{data}: there is no {root}; say where it is with --root {data}=...")
-
-
-def check_finished(suite: Suite, place: BenchFolder, storage: str | None) -> None:
-    """ValueError where finished cells were made with other settings, before anything is begun."""
-    if not place.begun:
-        return
-    if storage is None and (place.path / "records" / "search").exists() and not place.journal.is_file():
-        raise ValueError(f"the search of {place.path} lies in a data base: give --storage as when it was begun")
-    for data in suite.sources:
-        for method in suite.methods:
-            chosen: Mapping[str, Any] = {}
-            if is_searched(suite, data, method):
-                looking = open_study(suite, place, data, method, storage)
-                tried = {trial.number: trial.values for trial, _ in looking.history()}
-                for number in range(suite.trials):
-                    for cell in list_trial_runs(suite, data, method, number):
-                        # a trial that this search does not have yet was another search's
-                        place.done(cell.name, build_trial_tables(suite, cell, tried[number]) if number in tried else {})
-                if looking.left or not looking.successful:
-                    continue  # the settings of its repeats are not known yet
-                chosen = looking.best().values
-            for seed in suite.seeds:
-                for fold in range(suite.folds):
-                    place.done(
-                        BenchRun(data, method, seed, fold).name,
-                        suite.build_run_tables(data, method, seed, fold, chosen),
-                    )
-
-
-class Scheduler:
-    """Follows the course of every method on every data set, with as many tasks at a time as the workers take."""
-
-    def __init__(
-        self,
-        suite: Suite,
-        place: BenchFolder,
-        storage: str | None,
-        watch: Watch | None,
-        jobs: int,
-        asked: StopRequest,
-    ) -> None:
-        self._suite, self._place, self._watch, self._asked = suite, place, watch, asked
-        pairs = [(data, method) for data in suite.sources for method in suite.methods]
-        self._courses: list[Schedule] = [schedule_method(suite, place, data, method, storage) for data, method in pairs]
-        searches = [open_study(suite, place, *pair, storage) for pair in pairs if is_searched(suite, *pair)]
-        trials = sum(search.left for search in searches)
-        repeats = len(pairs) * len(suite.seeds)
-        self.state = State((trials + repeats) * suite.folds + repeats, jobs=jobs)
-        self._queue: deque[Task] = deque()
-        self._tasks: dict[str, Task] = {}  # being made
-        self._ended: dict[str, bool] = {}  # name -> done
-        self._attempts = Counter[str]()  # at tasks whose processes were lost
-
-    def train(self, workers: WorkerPool) -> None:
-        waiting: dict[int, tuple[float, list[str] | None]] = dict.fromkeys(range(len(self._courses)), (0.0, None))
-        while waiting:
-            for number, (since, names) in [*waiting.items()]:
-                if not all(name in self._ended for name in names or ()) or (not names and time.monotonic() < since):
-                    continue
-                lost = [name for name in names or () if is_trial(name) and self._attempts[name] >= ATTEMPTS]
-                if lost:
-                    del waiting[number]
-                    self._give_up(number, self._describe_lost(lost[0]))
-                    continue
-                done = None if names is None else [self._ended[name] for name in names]
-                try:
-                    tasks = self._courses[number].send(done)  # type: ignore[arg-type]  # None begins it
-                except StopIteration:
-                    del waiting[number]
-                except ValueError as wrong:  # no trial of its search was any good
-                    del waiting[number]
-                    self._give_up(number, str(wrong))
-                else:
-                    waiting[number] = self._begun(tasks)
-            if waiting:
-                self._work(workers)
-
-    def test(self, workers: WorkerPool) -> None:
-        """Every decision is made: open the test classes."""
-        suite = self._suite
-        for data in suite.sources:
-            for method in suite.methods:
-                for seed in suite.seeds:
-                    cells = [BenchRun(data, method, seed, fold) for fold in range(suite.folds)]
-                    if all(self._ended.get(cell.name) for cell in cells):
-                        asked = {cell.name: self._place.record(cell.name) for cell in cells}
-                        self._enqueue(self._place.test_task(cells[0], {n: r["asked"] for n, r in asked.items() if r}))
-        while self._queue or self._tasks:
-            self._work(workers)
-
-    def stop(self, workers: WorkerPool) -> None:
-        """Have what is being made saved, so that it goes on where it was."""
-        workers.stop()
-        while self._tasks:
-            for outcome in workers.wait(POLL, self._progress):
-                self._end(outcome)
-
-    def _begun(self, tasks: Sequence[Task]) -> tuple[float, list[str]]:
-        for task in tasks:
-            self._enqueue(task)
-        return time.monotonic() + ELSEWHERE, [task.name for task in tasks]
-
-    def _enqueue(self, task: Task) -> None:
-        if self._place.done(task.name, task.tables):
-            self._ended[task.name] = True
-            self.state.done += 1
-            self.state.kept += 1
-            self._tell(None)
-        else:
-            self._queue.append(task)
-
-    def _work(self, workers: WorkerPool) -> None:
-        """Give out what can be given out, and take in what is ready."""
-        if self._asked.signal:
-            self.stop(workers)
-            raise Interrupted
-        while self._queue and workers.free > 0:
-            task = self._queue.popleft()
-            if task.kind == "train" and self._place.mended(task):
-                self._place.set_aside(task)
-            self._tasks[task.name] = task
-            self.state.running[task.name] = 0.0
-            workers.submit(task)
-        for outcome in workers.wait(POLL, self._progress):
-            self._end(outcome)
-        self._tell(None)
-
-    def _end(self, outcome: TaskResult) -> None:
-        task = self._tasks.pop(outcome.name)
-        self.state.running.pop(outcome.name, None)
-        if outcome.stopped:
-            self._queue.append(task)  # whoever stopped it: as long as nobody stops the bench, it goes on
-            return
-        if outcome.lost:
-            self._attempts[outcome.name] += 1
-            if self._attempts[outcome.name] < ATTEMPTS:
-                self._queue.append(task)
-                self._tell(outcome)
-                return
-        self._place.write(task, outcome)
-        self._ended[outcome.name] = outcome.done
-        if outcome.done:
-            self.state.done += 1
-            self.state.seconds.append(outcome.seconds)
-        else:
-            self.state.failed[outcome.name] = outcome.error or ""
-        self._tell(outcome)
-
-    def _give_up(self, number: int, why: str) -> None:
-        data, method = divmod(number, len(self._suite.methods))
-        name = f"{self._suite.sources[data]}, {self._suite.methods[method]}"
-        self.state.failed[name] = why
-        self._tell(TaskResult(name, 0.0, why))
-
-    def _describe_lost(self, name: str) -> str:
-        return (
-            f"{name} was lost {ATTEMPTS} times: {self.state.failed[name]}. Its method keeps this trial, so that all "
-            "methods have as many, and goes on with it when the bench is started again"
+        return compare_methods(
+            values,
+            self.suite.baseline,
+            smaller_is_better=is_better(metric, 0.0, 1.0),
+            untrained=[*self.list_untrained(data)],
         )
 
-    def _progress(self, name: str, share: float) -> None:
-        self.state.running[name] = share
+    def table(self, data: str | None = None, result: str = "separated", style: Style = "text") -> str:
+        """Return a table of all methods and metrics: mean ± half width of the 95 % interval over repeats.
 
-    def _tell(self, outcome: TaskResult | None) -> None:
-        if self._watch is not None:
-            self._watch(self.state, outcome)
+        The best of a column is bold where it is significantly better than every other method. The metric of the suite
+        also has its score before training, and the gain over it.
+
+        Args:
+            data: Name of the data set; the first one unless given.
+            result: "separated" or "concatenated".
+            style: "text", "markdown", "latex" or "html".
+        """
+        data, suite = data or self.suite.datasets[0], self.suite
+        metrics = self.metrics(data)
+        values, starts = (
+            {metric: self.values(data, result, metric, column) for metric in metrics} for column in ("value", "start")
+        )
+        results = {method: {metric: values[metric][method] for metric in metrics} for method in suite.methods}
+        notes = {}
+        for method in suite.methods:
+            error, start = self._describe_failure(data, method), self._describe_start(data, method)
+            texts = {metric: start if results[method][metric] else error for metric in metrics}
+            notes[method] = {metric: text for metric, text in texts.items() if text}
+        rows = assemble_rows(
+            results,
+            notes=notes,
+            starts={method: {metric: starts[metric][method] for metric in metrics} for method in suite.methods},
+            untrained=[*self.list_untrained(data)],
+        )
+        kind = "" if suite.folds == 1 else f", {result}"
+        seeds = len(suite.seeds)
+        repeats = f"mean ± half width of its 95 % interval over {seeds} repeats" if seeds > 1 else "1 repeat"
+        inflated = ", INFLATED: steps chosen on the test classes" if self.inflated else ""
+        caption = f"{data}: {suite.protocol}{kind}, {repeats}{inflated}"
+        return render_table(rows, metrics, style, caption, gains=[suite.metric])
+
+    def comparison_table(self, data: str | None = None, result: str = "separated", style: Style = "text") -> str:
+        """Return a table of paired differences, with p before and after Holm's correction.
+
+        In the style "text" it has only the pairs with the best method, or with the baseline. One repeat cannot be
+        tested: the table is then empty.
+
+        Args:
+            data: Name of the data set; the first one unless given.
+            result: "separated" or "concatenated".
+            style: "text", "markdown", "latex" or "html".
+        """
+        data, metric = data or self.suite.datasets[0], self.suite.metric
+        comparison = self.compare(data, result)
+        if comparison is None or len(self.suite.seeds) < 2:
+            return ""
+        rules = STYLES[style]
+        escape = rules.escape if style != "markdown" else str  # names of methods need no escapes there
+        untrained = [rules.escape(f"not compared: {name}: {why}") for name, why in self.list_untrained(data).items()]
+        tested = [pair for pair in comparison.pairs if not {pair.first, pair.second} & {*comparison.untrained}]
+        if not tested:
+            return "\n".join(untrained)
+        only_best = style == "text" and self.suite.baseline is None
+        shown = [pair for pair in tested if not only_best or comparison.best_trained in (pair.first, pair.second)]
+        cells = [[escape(text) for text in ("difference", f"{metric}{difference_unit(metric)}", "p", "p, Holm")]]
+        for pair in shown:
+            star = " *" * comparison.is_significant(pair.first, pair.second)
+            texts = (
+                f"{pair.first} - {pair.second}",
+                format_difference(metric, pair.difference, pair.half_width),
+                format_probability(pair.p),
+                format_probability(pair.adjusted) + star,
+            )
+            cells.append([escape(text) for text in texts])
+        significant = any(comparison.is_significant(pair.first, pair.second) for pair in shown)
+        meaning = f"{rules.escape('*')}: significant" if significant else "none of these is significant"
+        family = "methods and the baseline" if self.suite.baseline else "pairs of methods"
+        others = f"; all of them are in {self.bench_folder.table.name}" if len(tested) > len(shown) else ""
+        footnotes = [
+            f"{meaning} at 5 % after Holm's correction over all {family}{others}",
+            "difference: the first minus the second, mean over paired repeats ± half width of its 95 % interval",
+            describe_caution(min(interval.count for interval in comparison.intervals.values())),
+        ]
+        footnotes = [note if style in ("text", "markdown") else escape(note) for note in footnotes if note]
+        return rules.format_table(cells, [*footnotes, *untrained], None)
+
+    def summary(self, style: Style = "text") -> str:
+        """Return all tables of the bench.
+
+        Args:
+            style: "text", "markdown", "latex" or "html".
+        """
+        parts = []
+        for data in self.suite.datasets:
+            for result in self.results:
+                parts += [self.table(data, result, style), self.comparison_table(data, result, style)]
+            parts.append(describe_budgets(self.searches, data))
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def plot(
+        self,
+        data: str | None = None,
+        result: str = "separated",
+        metric: str | None = None,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Plot the mean of every method with its 95 % interval over repeats.
+
+        Args:
+            data: Name of the data set; the first one unless given.
+            result: "separated" or "concatenated".
+            metric: Name of the metric; that of the suite unless given.
+            ax: Axes of matplotlib to draw on; new ones unless given.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        pyplot = import_optional("matplotlib.pyplot", "matplotlib", "report", "Bench.plot")
+        data, metric = data or self.suite.datasets[0], metric or self.suite.metric
+        values = {method: [*seeds.values()] for method, seeds in self.values(data, result, metric).items() if seeds}
+        intervals = {method: compute_interval(numbers) for method, numbers in values.items()}
+        methods, percent = [*intervals], not metric.startswith(NOT_PERCENT)
+        factor = 100.0 if percent else 1.0
+        if ax is None:
+            ax = pyplot.subplots(figsize=(6.4, 0.8 + 0.35 * len(methods)), layout="constrained")[1]
+        for position, interval in enumerate(intervals.values()):
+            width = None if interval.count < 2 else factor * interval.half_width
+            ax.errorbar(factor * interval.mean, position, xerr=width, fmt="o", color="C0", capsize=3)
+        ax.set_yticks(range(len(methods)), methods)
+        ax.invert_yaxis()
+        ax.set_xlabel(f"{metric}{', %' if percent else ''}")
+        ax.set_title(f"{data}, {result}")
+        axes: Axes = ax
+        return axes
+
+    def to_dictionary(self) -> dict[str, Any]:
+        """Return means, intervals and paired tests as plain data, for JSON."""
+        results = []
+        for data in self.suite.datasets:
+            for result in self.results:
+                for metric in self.metrics(data):
+                    comparison = self.compare(data, result, metric)
+                    if comparison is not None:
+                        results.append(self._describe_comparison(data, result, metric, comparison))
+        searches = [{"data": data, "method": method, **asdict(s)} for (data, method), s in self.searches.items()]
+        document: dict[str, Any] = nan_to_null(
+            {
+                "folder": str(self.bench_folder.path),
+                "protocol": self.suite.protocol,
+                "seeds": self.suite.seeds,
+                "searches": searches,
+                "inflated": self.inflated,
+                "failed": self.failures,
+                "results": results,
+            }
+        )
+        return document
+
+    def write(self) -> list[Path]:
+        """Write results.csv, results.parquet where pyarrow is installed, and table.md.
+
+        Returns:
+            The files.
+        """
+        write_result_rows(self.rows, self.bench_folder)
+        write_text(self.bench_folder.table, self.summary("markdown"), self.bench_folder.path)
+        files = (self.bench_folder.results, self.bench_folder.parquet, self.bench_folder.table)
+        return [path for path in files if path.is_file()]
+
+    def open_repeat(self, data: str, method: str, seed: int) -> Repeat:
+        """Open one repeat, a model that embeds.
+
+        Args:
+            data: Name of the data set.
+            method: Name of the method.
+            seed: Seed of the repeat.
+        """
+        return Repeat.open(self.bench_folder.resolve_path(BenchRun(data, method, seed, 0).repeat_name))
+
+    def _describe_comparison(self, data: str, result: str, metric: str, comparison: MethodComparison) -> dict[str, Any]:
+        methods = {}
+        for name, interval in comparison.intervals.items():
+            methods[name] = vars(interval).copy()
+            for column in ("start", "gain"):
+                values = self.values(data, result, metric, column)[name]
+                methods[name][column] = vars(compute_interval([*values.values()])) if values else None
+        return {
+            "data": data,
+            "result": result,
+            "metric": metric,
+            "best": comparison.best,
+            "real": comparison.best_is_significant,
+            "not_compared": self.list_untrained(data),
+            "methods": methods,
+            "comparisons": [pair._asdict() for pair in comparison.pairs],
+        }
+
+    def _describe_start(self, data: str, method: str) -> str:
+        """Footnote of a method with runs that selected their initial weights."""
+        untrained = self.list_untrained(data).get(method)
+        if untrained is not None:
+            return untrained
+        selected = {
+            row["folder"]: row["selected_start"]
+            for row in self.rows
+            if (row["data"], row["method"], row["stage"]) == (data, method, "train") and not row["error"]
+        }
+        count = sum(map(bool, selected.values()))
+        return f"{count} of {len(selected)} runs selected the start" if count else ""
+
+    def _describe_failure(self, data: str, method: str) -> str:
+        errors = (row["error"] for row in self.rows if (row["data"], row["method"]) == (data, method) and row["error"])
+        error = next(errors, None)
+        return "" if error is None else f"failed: {error}"

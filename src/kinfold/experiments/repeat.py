@@ -1,4 +1,4 @@
-"""One repeat of a protocol: a run for every fold, and what they reach on the test classes, apart and together."""
+"""One repeat of a protocol: a run for every fold, and their scores on the held-out test classes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,29 +33,45 @@ SCORES = {
 
 
 def fold_folder(folder: Path, fold: int) -> Path:
-    """Where the run of a fold lies inside the folder of its repeat."""
+    """Return the folder of a fold's run inside the folder of its repeat."""
     return folder / f"fold-{fold}"
 
 
 def read_repeat_scores(folder: Path) -> Scores:
-    """What scores.json of a repeat says; ValueError where it is missing, malformed, or not what was written."""
+    """Read scores.json of a repeat; ValueError where it is missing, malformed, or changed after it was written."""
     return read_result(folder / "scores.json", SCORES, folder)
 
 
 def is_repeat(folder: Path | str) -> bool:
+    """Tell whether a folder holds a repeat."""
     return fold_folder(Path(folder), 0).is_dir()
 
 
 def open_run(folder: Path | str) -> "Run | Repeat":
-    """What lies in a folder: a run, or the runs of all folds of a protocol."""
+    """Open a run, or a repeat with the runs of all folds.
+
+    Args:
+        folder: The folder of a run or of a repeat.
+
+    Returns:
+        The run or the repeat. Both have `model`, `embed`, `data` and `scores`.
+
+    Raises:
+        ValueError: If the folder holds neither.
+    """
     return Repeat.open(folder) if is_repeat(folder) else Run.open(folder)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Repeat:
-    """The folder of a repeat: fold-0, fold-1, ... with a run each, and scores.json once the test classes were opened.
+    """A run for every fold of a protocol, used like one run.
 
-    It is used like a run: `model()` is the network of a single fold, or all of them side by side.
+    Its folder has fold-0, fold-1, ... with a run each, and scores.json after the test classes were measured. `model()`
+    is the network of a single fold, or the concatenation of all folds.
+
+    Args:
+        folder: The folder of the repeat.
+        runs: The runs of its folds, in order.
     """
 
     folder: Path
@@ -63,7 +79,15 @@ class Repeat:
 
     @staticmethod
     def open(folder: Path | str, dataset: Dataset | None = None) -> "Repeat":
-        """A repeat that was made before; `dataset` where its runs learned from one that no configuration names."""
+        """Open a repeat.
+
+        Args:
+            folder: The folder of the repeat.
+            dataset: The data set that its runs were trained on, where their configuration names none.
+
+        Raises:
+            ValueError: If the folder is not that of a repeat.
+        """
         folder = Path(folder)
         if not is_repeat(folder):
             raise ValueError(f"{folder} is not the folder of a repeat: it has no {fold_folder(folder, 0).name}")
@@ -75,14 +99,19 @@ class Repeat:
         others = [Run.open(fold_folder(folder, fold), dataset) for fold in range(1, count)]
         return Repeat(folder, [first, *others])
 
+    def __repr__(self) -> str:
+        state = "tested" if self.tested else "trained" if self.finished else "not finished"
+        folds = f"{len(self.runs)} fold{'s' * (len(self.runs) > 1)}"
+        return f"Repeat('{self.folder}', {folds}, {state})"
+
     @property
     def finished(self) -> bool:
-        """Whether every fold is trained; the test classes may then be opened."""
+        """Whether every fold is trained; only then can the test classes be measured."""
         return all(run.finished for run in self.runs)
 
     @property
     def tested(self) -> bool:
-        """Whether the test classes were opened for the runs as they are now."""
+        """Whether the test classes were measured for the runs as they are now."""
         path, runs = self.folder / "scores.json", [run.run_folder.scores for run in self.runs]
         if not path.is_file() or not self.finished:
             return False
@@ -90,121 +119,138 @@ class Repeat:
 
     @property
     def scores(self) -> Scores:
-        """What scores.json says."""
+        """Scores on the test classes.
+
+        Raises:
+            ValueError: If the test classes were not measured yet.
+        """
         path = self.folder / "scores.json"
         if not path.is_file():
-            raise ValueError(
-                f"{self.folder} was not tested yet: kinfold.experiments.Repeat.open(folder).test() does it"
-            )
+            raise ValueError(f"{self.folder} was not tested yet; call kinfold.experiments.Repeat.open(folder).test()")
         return read_repeat_scores(self.folder)
 
     @property
     def pipeline(self) -> Pipeline | None:
+        """How images are prepared; None for features."""
         return self.runs[0].pipeline
 
     @property
     def background(self) -> str:
-        """The color that transparent pixels are drawn on."""
+        """The color behind transparent pixels."""
         return self.runs[0].background
 
     @property
     def distance(self) -> Distance:
-        """Vectors side by side are compared by their cosine, whatever each of them was trained for."""
+        """Distance of the embeddings. ConcatenatedEmbedder embeddings are always compared by cosine."""
         return "cosine" if len(self.runs) > 1 else self.runs[0].distance
 
     def model(self) -> nn.Module:
+        """Load the network; with several folds, one that concatenates their embeddings."""
         models = [run.model() for run in self.runs]
         return ConcatenatedEmbedder(models).eval() if len(models) > 1 else models[0]
 
     def weight_files(self) -> list[Path]:
-        """Where the selected weights of all folds lie."""
+        """List the files with the selected weights of all folds."""
         return [path for run in self.runs for path in run.weight_files()]
 
     def splits(self) -> dict[str, Dataset]:
-        """train: every class that trained or validated in some fold. test: the others."""
-        tested = self._whole.split == "test"
-        found = {"train": self._whole.where(~tested, relabel=True)}
-        return {**found, "test": self._whole.where(tested, relabel=True)} if np.any(tested) else found
+        """Return "train", the classes that trained or validated in some fold, and "test", all other classes."""
+        is_test = self._dataset.split == "test"
+        splits = {"train": self._dataset.where(~is_test, relabel=True)}
+        return {**splits, "test": self._dataset.where(is_test, relabel=True)} if np.any(is_test) else splits
 
     def list_visible_splits(self) -> dict[str, Dataset]:
-        """The splits that may be looked at: test classes stay sealed until every fold is trained."""
+        """Return the splits that may be used now: the test classes are held out until every fold is trained."""
         return {name: part for name, part in self.splits().items() if name != "test" or self.finished}
 
     def data(self, split: str = "test") -> Dataset:
+        """Return one split; the test classes only after every fold is trained."""
         return select_split(self.splits(), split, self.folder, self.finished)
 
     def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor:
-        """(N, dim) in the order of the data set, or of whatever else `Run.embed` takes."""
+        """Embed a data set, or anything else that `Run.embed` accepts.
+
+        Args:
+            things: What to embed.
+            progress: Called with a stage and the fraction of it that is complete.
+
+        Returns:
+            (N, dim), in the order of `things`; with several folds their embeddings concatenated.
+        """
         rows = [run.embed(things, progress) for run in self.runs]
         return concatenate_embeddings(rows) if len(rows) > 1 else rows[0]
 
     def test(self) -> Scores:
-        """Open the test classes, measure every fold's model and all of them side by side, and write scores.json.
+        """Measure the held-out test classes and write scores.json.
 
-        separated: the mean over the folds. concatenated: of their vectors side by side; with one fold there is nothing
-        to put together. start: the same before the first step, for the gain of training. Refused while a fold is still
-        training. What selection on the test classes gave is taken over
-        as it is, and marked as inflated.
+        Returns:
+            "separated": mean over the folds' models. "concatenated": scores of their concatenated embeddings, where
+            there are several folds. "start": the same before the first training step. "validation" and "train_space":
+            means over the folds. Scores of runs that were selected on the test classes are copied and marked as
+            inflated.
+
+        Raises:
+            ValueError: If a fold is not finished, or if its weights are not finite.
         """
-        waiting = [run.folder.name for run in self.runs if not run.finished]
-        if waiting:
+        unfinished = [run.folder.name for run in self.runs if not run.finished]
+        if unfinished:
             raise ValueError(
-                f"the test classes of {self.folder} stay sealed until every fold is trained; "
-                f"not finished: {', '.join(waiting)}"
+                f"the test classes of {self.folder} are held out until every fold is trained; "
+                f"not finished: {', '.join(unfinished)}"
             )
-        each = [run.scores for run in self.runs]
+        run_scores = [run.scores for run in self.runs]
+        # older runs do not record whether they selected the start
+        selected_start = [scores.get("selected_start", False) for scores in run_scores]
+        starts = [scores.get("start", {}) for scores in run_scores]
         scores: Scores = {
             "folds": len(self.runs),
-            "inflated": any(found["inflated"] for found in each),
-            # runs that were made before this was written down do not say
-            "selected_start": all(found.get("selected_start", False) for found in each),
-            "start_folds": [fold for fold, found in enumerate(each) if found.get("selected_start", False)],
-            "validation": _mean([found.get("validation", {}) for found in each]),
-            "train_space": _mean([found.get("train_space", {}) for found in each]),
+            "inflated": any(scores["inflated"] for scores in run_scores),
+            "selected_start": all(selected_start),
+            "start_folds": [fold for fold, selected in enumerate(selected_start) if selected],
+            "validation": _compute_means([scores.get("validation", {}) for scores in run_scores]),
+            "train_space": _compute_means([scores.get("train_space", {}) for scores in run_scores]),
+            "start": {"validation": _compute_means([start.get("validation", {}) for start in starts])},
         }
-        starts = [found.get("start", {}) for found in each]
-        scores["start"] = {"validation": _mean([start.get("validation", {}) for start in starts])}
         if scores["inflated"]:
-            scores["separated"] = _mean([found.get("test", {}) for found in each])
-            scores["start"]["separated"] = _mean([start.get("test", {}) for start in starts])
+            scores["separated"] = _compute_means([scores.get("test", {}) for scores in run_scores])
+            scores["start"]["separated"] = _compute_means([start.get("test", {}) for start in starts])
         else:
-            scores |= self._tested(lambda run, tested: run.embed(tested))
+            scores |= self._measure_test_classes(lambda run, dataset: run.embed(dataset))
             try:
-                scores["start"] |= self._tested(lambda run, tested: run.embed_start(tested))
-            except (ValueError, OSError, ImportError) as wrong:  # such as weights that lie elsewhere by now
-                scores["start_unknown"] = str(wrong)
+                scores["start"] |= self._measure_test_classes(lambda run, dataset: run.embed_start(dataset))
+            except (ValueError, OSError, ImportError) as error:  # such as weights that were moved
+                scores["start_unknown"] = str(error)
         write_result(self.folder / "scores.json", nan_to_null(scores), self.folder)
         return scores
 
-    def _tested(self, embed: Callable[[Run, Dataset], Tensor]) -> Scores:
-        """Metrics on the test classes of what `embed` gives for the run of each fold."""
-        tested, names = self.data("test"), self.runs[0].config.evaluation.metrics
-        rows = [embed(run, tested) for run in self.runs]
-        for run, found in zip(self.runs, rows, strict=True):
-            if not found.isfinite().all():
+    def _measure_test_classes(self, embed: Callable[[Run, Dataset], Tensor]) -> Scores:
+        """Metrics of the embeddings that `embed` returns for the run of each fold."""
+        dataset, names = self.data("test"), self.runs[0].config.evaluation.metrics
+        fold_embeddings = [embed(run, dataset) for run in self.runs]
+        for run, embeddings in zip(self.runs, fold_embeddings, strict=True):
+            if not embeddings.isfinite().all():
                 raise ValueError(f"{run.folder} has no usable weights: {run.scores['ended']}")
-        apart = [
-            compute_metrics(found, tested, names, run.distance) for found, run in zip(rows, self.runs, strict=True)
+        separated = [
+            compute_metrics(embeddings, dataset, names, run.distance)
+            for embeddings, run in zip(fold_embeddings, self.runs, strict=True)
         ]
-        together = (
-            {"concatenated": compute_metrics(concatenate_embeddings(rows), tested, names, "cosine")}
-            if len(rows) > 1
-            else {}
-        )
-        return {"separated": _mean(apart), **together}
+        scores: Scores = {"separated": _compute_means(separated)}
+        if len(fold_embeddings) > 1:
+            scores["concatenated"] = compute_metrics(concatenate_embeddings(fold_embeddings), dataset, names, "cosine")
+        return scores
 
     @cached_property
-    def _whole(self) -> Dataset:
+    def _dataset(self) -> Dataset:
         settings = replace(self.runs[0].config.data, test="open")
-        given = self.runs[0].dataset
-        return splits.load_dataset(settings) if given is None else splits.assign_splits(given, settings)
+        dataset = self.runs[0].dataset
+        return splits.load_dataset(settings) if dataset is None else splits.assign_splits(dataset, settings)
 
 
-def _mean(scores: Sequence[Scores]) -> dict[str, float | None]:
-    """Metric by metric; one that is missing in any fold has no mean."""
-    found: dict[str, float | None] = {}
-    for name in scores[0]:
-        values = [each.get(name) for each in scores]
-        known = [value for value in values if value is not None and value == value]
-        found[name] = sum(known) / len(values) if len(known) == len(values) else None
-    return found
+def _compute_means(fold_scores: Sequence[Scores]) -> dict[str, float | None]:
+    """Mean of every metric over the folds; None where a fold has no number."""
+    means: dict[str, float | None] = {}
+    for name in fold_scores[0]:
+        values = [scores.get(name) for scores in fold_scores]
+        numbers = [value for value in values if value is not None and value == value]
+        means[name] = sum(numbers) / len(values) if len(numbers) == len(values) else None
+    return means

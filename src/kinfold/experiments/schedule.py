@@ -1,4 +1,4 @@
-"""In which order the cells of one method on one data set are made: its search, then its repeats."""
+"""Schedule of one method on one data set: the runs of its search, then those of its repeats."""
 
 import hashlib
 import json
@@ -6,105 +6,119 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from kinfold.experiments.bench_folder import BenchFolder, BenchRun
-from kinfold.experiments.search import Study
+from kinfold.experiments.search.study import Study
 from kinfold.experiments.suite import SEARCH_SEED, Suite
 from kinfold.experiments.workers.tasks import Task
+from kinfold.training.config.parsing import to_tables
 from kinfold.training.run_folder import RunFolder
 
-# what can be made now -> whether each of them is done
+# yields tasks that can run now; is sent whether each of them succeeded
 Schedule = Generator[list[Task], Sequence[bool], None]
 
 
-def schedule_method(suite: Suite, place: BenchFolder, data: str, method: str, storage: str | None) -> Schedule:
-    """Yields tasks that do not depend on each other, is sent whether each was done, and goes on from there.
+def schedule_method(suite: Suite, bench_folder: BenchFolder, data: str, method: str, storage: str | None) -> Schedule:
+    """Yield lists of independent tasks, and continue with whether each of them succeeded.
 
-    The settings of the repeats are those of the best trial. An empty list means: wait for another machine.
+    The repeats use the settings of the best trial. An empty list means: wait for another machine.
     """
     chosen: dict[str, Any] = {}
     if is_searched(suite, data, method):
-        study = yield from _search(suite, place, data, method, storage)
+        study = yield from _schedule_search(suite, bench_folder, data, method, storage)
         chosen = study.best().values
     yield [
-        place.task(BenchRun(data, method, seed, fold), suite.build_run_tables(data, method, seed, fold, chosen))
+        bench_folder.create_task(
+            BenchRun(data, method, seed, fold), suite.build_run_tables(data, method, seed, fold, chosen)
+        )
         for seed in suite.seeds
         for fold in range(suite.folds)
     ]
 
 
 def is_searched(suite: Suite, data: str, method: str) -> bool:
-    """Whether there is anything to search for this method."""
+    """Tell whether this method has anything to search."""
     untrained = suite.tables(data, method).get("training", {}).get("steps") == 0
-    return suite.trials > 0 and bool(suite.space(data, method)) and not untrained
+    return suite.trials > 0 and bool(suite.search_space(data, method)) and not untrained
 
 
-def open_study(suite: Suite, place: BenchFolder, data: str, method: str, storage: str | None) -> Study:
+def list_planned_runs(suite: Suite) -> list[dict[str, Any]]:
+    """List every method on every data set with its number of trials and runs, and its configuration."""
+    planned = []
+    for data in suite.datasets:
+        for method in suite.methods:
+            trials = suite.trials if is_searched(suite, data, method) else 0
+            runs = (trials + len(suite.seeds)) * suite.folds
+            config = to_tables(suite.build_config(data, method))
+            planned.append({"data": data, "method": method, "trials": trials, "runs": runs, "configuration": config})
+    return planned
+
+
+def open_study(suite: Suite, bench_folder: BenchFolder, data: str, method: str, storage: str | None) -> Study:
+    """Open the search of a method; one with other settings is another study."""
     tables = suite.tables(data, method)
-    about = {key: value for key, value in tables.get("data", {}).items() if key != "root"}  # machines differ in it
-    # other settings are another search, whose trials are others though they may be drawn alike
-    asked = json.dumps([suite.protocol, suite.metric, {**tables, "data": about}], sort_keys=True)
-    digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
+    data_table = {key: value for key, value in tables.get("data", {}).items() if key != "root"}  # machines differ in it
+    settings = json.dumps([suite.protocol, suite.metric, {**tables, "data": data_table}], sort_keys=True)
+    digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return Study(
         f"{suite.name}/{data}/{method}/{digest}",
-        suite.space(data, method),
+        suite.search_space(data, method),
         suite.trials,
         suite.metric,
-        place.journal if storage is None else storage,
-        worker=place.identity,
+        bench_folder.journal if storage is None else storage,
+        worker=bench_folder.identity,
     )
 
 
 def list_trial_runs(suite: Suite, data: str, method: str, number: int) -> list[BenchRun]:
+    """List the runs of a trial, one for each fold."""
     return [BenchRun(data, method, SEARCH_SEED, fold, number) for fold in range(suite.folds)]
 
 
-def build_trial_tables(suite: Suite, cell: BenchRun, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked of a cell of a trial with these values."""
-    # nobody looks at the space of a trial
-    return suite.build_run_tables(
-        cell.data, cell.method, cell.seed, cell.fold, {**values, "evaluation.diagnose": "never"}
-    )
+def build_trial_tables(suite: Suite, run: BenchRun, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the recipe of a run of a trial with these values."""
+    # nobody looks at the embedding space of a trial
+    return suite.build_run_tables(run.data, run.method, run.seed, run.fold, {**values, "evaluation.diagnose": "never"})
 
 
-def _search(
-    suite: Suite, place: BenchFolder, data: str, method: str, storage: str | None
+def _schedule_search(
+    suite: Suite, bench_folder: BenchFolder, data: str, method: str, storage: str | None
 ) -> Generator[list[Task], Sequence[bool], Study]:
-    looking = open_study(suite, place, data, method, storage)
-    while looking.left:
-        trial = looking.next()
+    study = open_study(suite, bench_folder, data, method, storage)
+    while study.remaining:
+        trial = study.ask()
         if trial is None:
             yield []
             continue
-        cells = list_trial_runs(suite, data, method, trial.number)
-        done = yield [place.task(cell, build_trial_tables(suite, cell, trial.values)) for cell in cells]
-        looking.tell(trial, _reached(place, cells, suite.metric) if all(done) else None)
-    _check_values(suite, place, data, method, looking)
-    return looking
+        runs = list_trial_runs(suite, data, method, trial.number)
+        succeeded = yield [bench_folder.create_task(run, build_trial_tables(suite, run, trial.values)) for run in runs]
+        study.tell(trial, _compute_trial_value(bench_folder, runs, suite.metric) if all(succeeded) else None)
+    _check_journal(suite, bench_folder, data, method, study)
+    return study
 
 
-def _check_values(suite: Suite, place: BenchFolder, data: str, method: str, looking: Study) -> None:
-    """ValueError where the journal has another value for a trial than its runs, whose scores have checksums."""
-    for trial, value in looking.history():
-        cells = list_trial_runs(suite, data, method, trial.number)
-        here = all(RunFolder(place.inside(cell.name)).finished for cell in cells)  # or on another machine
-        if value is None or not here:
+def _check_journal(suite: Suite, bench_folder: BenchFolder, data: str, method: str, study: Study) -> None:
+    """Compare the values in the journal with the scores of the runs, which have checksums."""
+    for trial, value in study.history():
+        runs = list_trial_runs(suite, data, method, trial.number)
+        local = all(RunFolder(bench_folder.resolve_path(run.name)).finished for run in runs)  # or on another machine
+        if value is None or not local:
             continue
-        reached = _reached(place, cells, suite.metric)
-        if value != reached:
+        computed = _compute_trial_value(bench_folder, runs, suite.metric)
+        if value != computed:
             raise ValueError(
-                f"the search of {method} on {data} is damaged: {place.journal.name} says that trial {trial.number} "
-                f"reached {value}, but the scores of its runs say {reached}. Restore it, or begin the bench anew in "
-                "another folder"
+                f"the search of {method} on {data} is damaged: {bench_folder.journal.name} says that trial "
+                f"{trial.number} reached {value}, but the scores of its runs say {computed}. Restore it, or start the "
+                "bench again in another folder"
             )
 
 
-def _reached(place: BenchFolder, cells: Sequence[BenchRun], metric: str) -> float | None:
-    """The mean over the folds; a trial without a number in some fold is no setting to use, and has none."""
-    values = [_validation(place, cell, metric) for cell in cells]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(cells) else None
+def _compute_trial_value(bench_folder: BenchFolder, runs: Sequence[BenchRun], metric: str) -> float | None:
+    """Mean of a metric over the folds; None where a fold has no number, so that its settings are not used."""
+    values = [_read_validation_score(bench_folder, run, metric) for run in runs]
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(runs) else None
 
 
-def _validation(place: BenchFolder, cell: BenchRun, metric: str) -> float | None:
-    scores = RunFolder(place.inside(cell.name)).read_scores()
+def _read_validation_score(bench_folder: BenchFolder, run: BenchRun, metric: str) -> float | None:
+    scores = RunFolder(bench_folder.resolve_path(run.name)).read_scores()
     value: float | None = scores.get("validation", {}).get(metric)
     return value

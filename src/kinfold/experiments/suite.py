@@ -1,4 +1,4 @@
-"""What a bench compares: methods x data x seeds under one protocol, as it stands in a TOML file."""
+"""A suite: the methods, data sets, seeds and protocol of a bench, read from a TOML file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from kinfold import recipes, registry
 from kinfold.data.folds import count_folds
-from kinfold.experiments.search_space import list_corners
+from kinfold.experiments.search.space import list_corners
 from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_table, read_tables, to_toml
@@ -16,17 +16,30 @@ from kinfold.training.config.settings import RunConfig
 
 Tables = Mapping[str, Any]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@=+,-]*")
-SEARCH_SEED = 10_000  # of the runs of a search: none of the repeats
+SEARCH_SEED = 10_000  # of the runs of a search, different from the seeds of repeats
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A comparison.
+    """What a bench compares.
 
-    base: tables of a recipe that all cells share; data and methods: a name each, and tables on top of those, in this
-    order. A `recipe` in any of them stands below its tables. seeds: one repeat each. trials: how many settings a search
-    tries for each method and data set, the same for all; the space is the table `search` of the recipe. metric: what
-    the search looks at and what is compared. baseline: compare with this method alone, not every one with every other.
+    The recipe of a run is `base`, then the tables of the data set, then those of the method; later ones replace earlier
+    ones. A `recipe` in any of them comes before the tables beside it.
+
+    Args:
+        name: Name of the suite, and of the folder of its bench.
+        method: One table per method: its `name`, and tables of a recipe.
+        data: One table per data set: its `name`, and tables of a recipe.
+        base: Tables of a recipe that all runs share.
+        seeds: One repeat for each of them.
+        protocol: How classes are divided, as in `kinfold.data.folds`.
+        trials: Trials of the search of each method on each data set. The search space is the table `search` of the
+            recipe.
+        metric: Metric that is searched for and compared.
+        baseline: Compare every method with this one only.
+
+    Raises:
+        ValueError: If a name, a setting or a combination is wrong.
     """
 
     name: str
@@ -54,119 +67,141 @@ class Suite:
                 if names.count(name) > 1:
                     raise ValueError(f"two [[{kind}]] are called {name!r}; give each its own name")
         if not self.seeds or len({*self.seeds}) != len(self.seeds):
-            raise ValueError(f"seeds must be different whole numbers, at least one; got {self.seeds}")
+            raise ValueError(f"seeds must be different integers, at least one; got {self.seeds}")
         if SEARCH_SEED in self.seeds:
-            raise ValueError(f"the seed {SEARCH_SEED} is that of searches; choose another for a repeat")
+            raise ValueError(f"the seed {SEARCH_SEED} is reserved for searches; choose another for a repeat")
         if self.trials < 0:
             raise ValueError(f"trials must be 0 or more, got {self.trials}")
         if self.baseline is not None and self.baseline not in self.methods:
             near = suggest(self.baseline, self.methods)
             raise ValueError(f"the baseline {self.baseline!r} is no method{near}; there are {', '.join(self.methods)}")
-        for data in self.sources:
+        for data in self.datasets:
             for method in self.methods:
-                self._checked(data, method)
+                self._check_recipe(data, method)
 
     @property
     def methods(self) -> list[str]:
+        """Names of the methods."""
         return [entry["name"] for entry in self.method]
 
     @property
-    def sources(self) -> list[str]:
+    def datasets(self) -> list[str]:
+        """Names of the data sets."""
         return [entry["name"] for entry in self.data]
 
     @property
     def folds(self) -> int:
+        """Number of folds of the protocol, which is the number of runs of a repeat."""
         return count_folds(self.protocol)
 
     def tables(self, data: str, method: str) -> dict[str, Any]:
-        """The recipe of a method on a data set, before seed and fold are filled in."""
-        layers = [self.base, _named(self.data, data), _named(self.method, method)]
-        return merge_tables(*(layer for entry in layers for layer in _layers(entry)))
+        """Merge the recipe of a method on a data set, without seed and fold."""
+        layers = [self.base, _find_entry(self.data, data), _find_entry(self.method, method)]
+        return merge_tables(*(layer for entry in layers for layer in _list_layers(entry)))
 
     def build_run_tables(
         self, data: str, method: str, seed: int, fold: int, chosen: Tables | None = None
     ) -> dict[str, Any]:
-        """The whole recipe of one run. The test classes are withheld from it: they are opened when all is decided."""
+        """Build the complete recipe of one run. The test classes are withheld from it.
+
+        Args:
+            data: Name of the data set.
+            method: Name of the method.
+            seed: Seed of the run.
+            fold: Fold of the protocol.
+            chosen: Settings that the search chose, as in {"optimizer.lr": 0.01}.
+        """
         tables = self.tables(data, method)
         tables.pop("search", None)
         for key, value in (chosen or {}).items():
-            tables = changed_value(tables, key, value)
-        given = tables.get("data", {})
+            tables = replace_value(tables, key, value)
         oracle = tables.get("evaluation", {}).get("selection") == "test-oracle"
-        tables["data"] = {**given, "protocol": self.protocol, "fold": fold, "test": "open" if oracle else "withheld"}
+        test = "open" if oracle else "withheld"
+        tables["data"] = {**tables.get("data", {}), "protocol": self.protocol, "fold": fold, "test": test}
         tables["seed"] = seed
         return tables
 
-    def space(self, data: str, method: str) -> dict[str, Any]:
-        """What a search may change; empty where the recipe names nothing."""
-        found: dict[str, Any] = self.tables(data, method).get("search", {})
-        return found
+    def search_space(self, data: str, method: str) -> dict[str, Any]:
+        """Return the table `search` of a method's recipe; empty where it has none."""
+        table: dict[str, Any] = self.tables(data, method).get("search", {})
+        return table
 
-    def configuration(self, data: str, method: str) -> RunConfig:
+    def build_config(self, data: str, method: str) -> RunConfig:
+        """Build the configuration of a method's first run."""
         return configure(self.build_run_tables(data, method, self.seeds[0], 0))
 
     def to_toml(self) -> str:
-        found = {name: value for name, value in vars(self).items() if value is not None}
-        return to_toml(found)
+        """Write the suite as TOML."""
+        return to_toml({name: value for name, value in vars(self).items() if value is not None})
 
-    def _checked(self, data: str, method: str) -> None:
+    def _check_recipe(self, data: str, method: str) -> None:
         try:
-            given = self.configuration(data, method)
-            registry.resolve("datasets", given.data.name)
-            for name in (*given.evaluation.metrics, *given.evaluation.diagnostics):
+            config = self.build_config(data, method)
+            registry.resolve("datasets", config.data.name)
+            for name in (*config.evaluation.metrics, *config.evaluation.diagnostics):
                 find_metric(name)
-            for values in list_corners(self.space(data, method)):
+            for values in list_corners(self.search_space(data, method)):
                 configure(self.build_run_tables(data, method, self.seeds[0], 0, values))
-        except ValueError as wrong:
-            raise ValueError(f"{method} on {data}: {wrong}") from None
-        if self.metric not in given.evaluation.metrics:
+        except ValueError as error:
+            raise ValueError(f"{method} on {data}: {error}") from None
+        if self.metric not in config.evaluation.metrics:
             raise ValueError(
                 f"{method} on {data}: the suite compares {self.metric}, which is not among evaluation.metrics "
-                f"({', '.join(given.evaluation.metrics)})"
+                f"({', '.join(config.evaluation.metrics)})"
             )
 
 
 def read_suite(path: Path | str, changes: Sequence[str] = (), roots: Mapping[str, str] | None = None) -> Suite:
-    """A suite from its file; `changes`, such as "training.steps=10", go to the base; `roots` gives a data set its
-    folder or file. Relative roots and recipes in the file are relative to it."""
+    """Read a suite from a TOML file.
+
+    Args:
+        path: The file. Relative roots and recipes in it are relative to the file.
+        changes: Other values of the base, such as "training.steps=10".
+        roots: Data set -> its folder or file.
+
+    Returns:
+        The suite, checked.
+
+    Raises:
+        ValueError: If the file does not exist, or if anything in it is wrong.
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no suite {path}")
     tables = read_tables(path)
     base = tables.get("base", {})
     tables["base"] = apply_changes(base, changes) if isinstance(base, Mapping) else base
-    for entry in (tables["base"], *_entries(tables, "data"), *_entries(tables, "method")):
-        own = entry.get("recipe") if isinstance(entry, dict) else None
-        if isinstance(own, str) and own.endswith(".toml"):
-            entry["recipe"] = str((path.parent / own).resolve())
+    for entry in (tables["base"], *_list_entries(tables, "data"), *_list_entries(tables, "method")):
+        recipe = entry.get("recipe") if isinstance(entry, dict) else None
+        if isinstance(recipe, str) and recipe.endswith(".toml"):
+            entry["recipe"] = str((path.parent / recipe).resolve())
     suite = parse_table(Suite, {"name": path.stem, **tables}, "")
-    unknown = [name for name in roots or {} if name not in suite.sources]
+    unknown = [name for name in roots or {} if name not in suite.datasets]
     if unknown:
-        near = suggest(unknown[0], suite.sources)
-        raise ValueError(f"there is no data {unknown[0]!r} in {path}{near}; there are {', '.join(suite.sources)}")
+        near = suggest(unknown[0], suite.datasets)
+        raise ValueError(f"there is no data {unknown[0]!r} in {path}{near}; there are {', '.join(suite.datasets)}")
     for entry in (suite.base, *suite.data, *suite.method):
-        given = entry.get("data")
-        if isinstance(given, dict) and "root" in given:
-            given["root"] = str((path.parent / given["root"]).resolve())
+        table = entry.get("data")
+        if isinstance(table, dict) and "root" in table:
+            table["root"] = str((path.parent / table["root"]).resolve())
     for entry in suite.data:
         if roots and entry["name"] in roots:
             entry["data"] = {**entry.get("data", {}), "root": str(Path(roots[entry["name"]]).resolve())}
     return suite
 
 
-def changed_value(tables: Tables, key: str, value: Any) -> dict[str, Any]:
-    """A copy with one value, named as in "loss.k", replaced."""
+def replace_value(tables: Tables, key: str, value: Any) -> dict[str, Any]:
+    """Return a copy with one value, named as in "loss.k", replaced."""
     head, _, rest = key.partition(".")
-    below = tables.get(head, {})
-    return {**tables, head: changed_value(below, rest, value) if rest else value}
+    return {**tables, head: replace_value(tables.get(head, {}), rest, value) if rest else value}
 
 
-def _entries(tables: dict[str, Any], kind: str) -> list[Any]:
-    found = tables.get(kind)
-    return found if isinstance(found, list) else []
+def _list_entries(tables: dict[str, Any], kind: str) -> list[Any]:
+    entries = tables.get(kind)
+    return entries if isinstance(entries, list) else []
 
 
-def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def _find_entry(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     for entry in entries:
         if entry["name"] == name:
             return entry
@@ -174,7 +209,7 @@ def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     raise ValueError(f"there is no {name!r} in this suite{suggest(name, names)}; there are {', '.join(names)}")
 
 
-def _layers(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The recipe that an entry names, and the tables it has itself."""
-    own = {key: value for key, value in entry.items() if key not in ("name", "recipe")}
-    return [read_tables(recipes.find_recipe(entry["recipe"])), own] if "recipe" in entry else [own]
+def _list_layers(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The recipe that an entry names, then the tables of the entry."""
+    tables = {key: value for key, value in entry.items() if key not in ("name", "recipe")}
+    return [read_tables(recipes.find_recipe(entry["recipe"])), tables] if "recipe" in entry else [tables]

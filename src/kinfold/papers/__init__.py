@@ -1,11 +1,52 @@
-"""The papers' tables and figures: what was published, what repeats it, and ours beside theirs.
+"""Published tables and figures of papers, run again.
 
-tables/*.toml (what stands in the paper) -> published (the same as objects) -> plan (what must be run, and what that
-needs) -> reproduce (a bench, a clock or a toy problem) -> comparison (ours beside the published numbers).
+Data flow, in the order of the modules:
+
+    tables/*.toml   what the paper prints, and the settings of every row that its authors ran
+    table_files     reads and checks such a file
+    published       `load_table`: the same as objects
+    plan            `plan_table`: what has to be run, and which data and weights that needs
+      small_scale   the same rows on small data, for a laptop
+      outline       a plan as text or JSON
+    reproduce       `reproduce_table`: trains the rows as a bench, times steps, or runs a toy problem
+      figure_data   arrays for figures of an embedding space
+      toy           the toy problem in two dimensions
+    comparison      our numbers beside the published ones
 """
 
-from kinfold.papers.plan import Plan, PlanOptions, plan
-from kinfold.papers.reproduce import Reproduction, reproduce
-from kinfold.papers.small_scale import SmallScale
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Plan", "PlanOptions", "Reproduction", "SmallScale", "plan", "reproduce"]
+if TYPE_CHECKING:
+    from kinfold.papers.plan import Plan, PlanOptions, parse_weights, plan_table, plan_tables
+    from kinfold.papers.published import PublishedRow, PublishedTable, list_tables, load_table
+    from kinfold.papers.reproduce import Reproduction, reproduce_table
+    from kinfold.papers.small_scale import SmallScale
+
+__all__ = [
+    "Plan",
+    "PlanOptions",
+    "PublishedRow",
+    "PublishedTable",
+    "Reproduction",
+    "SmallScale",
+    "list_tables",
+    "load_table",
+    "parse_weights",
+    "plan_table",
+    "plan_tables",
+    "reproduce_table",
+]
+_MODULES = {  # imported at first use, so that tables are listed without torch
+    "plan": ("Plan", "PlanOptions", "parse_weights", "plan_table", "plan_tables"),
+    "published": ("PublishedRow", "PublishedTable", "list_tables", "load_table"),
+    "reproduce": ("Reproduction", "reproduce_table"),
+    "small_scale": ("SmallScale",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"kinfold.papers.{module}"), name)
+    raise AttributeError(f"module 'kinfold.papers' has no attribute {name!r}")

@@ -1,82 +1,99 @@
-"""Ours beside the published numbers, with what has to be known to compare them."""
+"""Our numbers beside the published ones, with what has to be known to compare them."""
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from kinfold.experiments.statistics import Interval
-from kinfold.experiments.tables import BOLD, Entry, Style, assemble_rows, escape_markdown, format_markdown, format_text
-from kinfold.papers.outline import list_caveats, printed, published
+from kinfold.experiments.table_styles import Style, escape_markdown, format_markdown, format_text
+from kinfold.experiments.tables import BOLD_NOTE, TableEntry, assemble_rows
+from kinfold.files.atomic import write_text
+from kinfold.files.documents import write_result
+from kinfold.papers.outline import list_caveats, printed_numbers, published_numbers
 from kinfold.papers.plan import Plan
 from kinfold.papers.published import PublishedRow
-from kinfold.papers.reading import COLUMN_GROUPS, TOY, measured
 from kinfold.papers.reproduce import Reproduction, SearchResult
+from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
 
 OUR_SPREAD = "half width of the 95 % interval of the mean"
 
 
-def build_table(found: Reproduction, style: Style = "text") -> str:
-    """One data set of a table: a line for each row that was run and for each that the paper quotes."""
-    plan, data = found.plan, found.data
-    entries = dict(assemble_rows(_renamed(found), untrained=[*found.untrained]))
+def format_table(reproduction: Reproduction, style: Style = "text") -> str:
+    """Format one data set of a table: a line for each row that was run, and for each quoted row."""
+    plan, data = reproduction.plan, reproduction.data
+    entries = _assemble_entries(reproduction)
     mark = "**" if style == "markdown" else "*"
     axis = [*plan.table.vary][:1]
-    heading = ["method", *axis]
     rows = [row for row in plan.table.rows if row in plan.rows or (row in plan.quoted and data in row.published)]
-    beside = {column for row in rows for column in row.published.get(data, {})}
-    for column in found.columns:
-        heading += [f"{_column(column)}{', %' if _percent(column) else ''}", *["published"] * (column in beside)]
-    body = [heading]
+    with_published = {column for row in rows for column in row.published.get(data, {})}
+    heading = ["method", *axis]
+    for column in reproduction.columns:
+        heading.append(f"{_metric_last(column)}{', %' if _is_percent(column) else ''}")
+        heading += ["published"] * (column in with_published)
+    body = []
     for row in rows:
         quoted = "" if row.quoted is None else f" (quoted from {row.quoted})"
-        cells = [f"{row.label}{quoted}", *([_place(found, row)] if axis else [])]
-        for column in found.columns:
-            cells.append("" if quoted else _ours(entries.get(row.name, {}).get(_column(column)), column, mark))
-            if column in beside:
-                cells.append(printed(row, data).get(column, ""))
+        cells = [f"{row.label}{quoted}", *([_format_axis_value(reproduction, row)] if axis else [])]
+        for column in reproduction.columns:
+            entry = entries.get(row.name, {}).get(_metric_last(column))
+            cells.append("" if quoted else _format_entry(entry, column, mark))
+            if column in with_published:
+                cells.append(printed_numbers(row, data).get(column, ""))
         body.append(cells)
-    where = "" if data == TOY else f", {data}"
-    used = next(iter(plan.settings[data].values())).get("data", {}).get("name", data)
-    where += "" if used == data else f" (here on {used})"
-    inflated = ", INFLATED: steps chosen on the test classes" if found.inflated else ""
-    changes = f", CHANGED by --set: {', '.join(plan.changes)}" if plan.changes else ""
-    caption = f"{plan.table.name}: {plan.table.title}{where} ({plan.table.source}){inflated}{changes}"
-    told = "**Bold**" if style == "markdown" else "between asterisks"
-    best = [BOLD.format(told)] * any(each.bold for own in entries.values() for each in own.values())
+    any_bold = any(entry.bold for row_entries in entries.values() for entry in row_entries.values())
+    bold = [BOLD_NOTE.format("**Bold**" if style == "markdown" else "between asterisks")] * any_bold
+    caption, footnotes = _format_caption(reproduction), _list_footnotes(reproduction)
     if style == "markdown":
-        # numbers stand as they are
-        lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body[1:])]
-        return format_markdown(lines, [*best, *map(escape_markdown, _footnotes(found))], escape_markdown(caption))
-    return format_text(body, [*best, *_footnotes(found)], caption)
+        # numbers need no escapes
+        lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body)]
+        return format_markdown(lines, [*bold, *map(escape_markdown, footnotes)], escape_markdown(caption))
+    return format_text([heading, *body], [*bold, *footnotes], caption)
 
 
-def format_report(found: Reproduction, style: Style = "text") -> str:
-    """The table, what differs from the paper, and the caveats of table and rows."""
-    bullet = "- "
-    lines = [build_table(found, style), ""]
-    lines += [bullet + note for note in found.plan.notes]
+def format_report(reproduction: Reproduction, style: Style = "text") -> str:
+    """Format the table, the differences from the paper, and the caveats."""
+    lines = [format_table(reproduction, style), ""]
+    lines += [f"- {note}" for note in reproduction.plan.notes]
     lines += ["", "caveats:", ""] if style == "markdown" else ["caveats:"]
-    lines += [bullet + caveat for caveat in list_caveats(found.plan)]
+    lines += [f"- {caveat}" for caveat in list_caveats(reproduction.plan)]
     return "\n".join(lines)
 
 
-def to_dictionary(found: Reproduction) -> dict[str, Any]:
-    """The same for programs: fractions as they are measured, published numbers as they are printed."""
-    plan, data = found.plan, found.data
-    entries = dict(assemble_rows(_renamed(found), untrained=[*found.untrained]))
+def write_report(reproduction: Reproduction, folder: Path) -> Path:
+    """Write published.md and published.json.
+
+    Args:
+        reproduction: The numbers of one data set.
+        folder: Where the files are written.
+
+    Returns:
+        The path of published.md.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "published.md"
+    write_text(path, format_report(reproduction, "markdown") + "\n", folder)
+    write_result(folder / "published.json", to_dictionary(reproduction), folder)
+    return path
+
+
+def to_dictionary(reproduction: Reproduction) -> dict[str, Any]:
+    """Return the same as plain data: our numbers as fractions, published ones as printed."""
+    plan, data = reproduction.plan, reproduction.data
+    entries = _assemble_entries(reproduction)
     rows = []
     for row in (*plan.rows, *plan.quoted):
-        own = entries.get(row.name, {})
-        ours = {column: _plain(own.get(_column(column))) for column in found.columns if row.quoted is None}
-        about = {"row": row.name, "label": row.label, "quoted": row.quoted, "x": row.x}
-        if plan.table.vary and row.quoted is None:
-            about["ran_at"] = ran_at(plan, data, row)
+        document: dict[str, Any] = {"row": row.name, "label": row.label, "quoted": row.quoted, "x": row.x}
+        ours: dict[str, Any] = {}
         if row.quoted is None:
-            about["settings"] = plan.settings[data][row.name]
-        if row.name in found.searches:
-            about["search"] = asdict(found.searches[row.name])
-        numbers = {"ours": ours, "published": published(row, data), "printed": printed(row, data)}
-        rows.append({**about, **numbers, "caveats": [*row.caveats]})
+            if plan.table.vary:
+                document["ran_at"] = find_axis_value(plan, data, row)
+            document["settings"] = plan.settings[data][row.name]
+            row_entries = entries.get(row.name, {})
+            ours = {column: _to_plain(row_entries.get(_metric_last(column))) for column in reproduction.columns}
+        if row.name in reproduction.searches:
+            document["search"] = asdict(reproduction.searches[row.name])
+        numbers = {"ours": ours, "published": published_numbers(row, data), "printed": printed_numbers(row, data)}
+        rows.append({**document, **numbers, "caveats": [*row.caveats]})
     return {
         "table": plan.table.name,
         "source": plan.table.source,
@@ -85,24 +102,18 @@ def to_dictionary(found: Reproduction) -> dict[str, Any]:
         "seeds": plan.seeds,
         "changes": [*plan.changes],
         "spread": {"ours": OUR_SPREAD, "published": plan.table.spread},
-        "inflated": found.inflated,
-        "not_compared": found.untrained,
-        "notes": [*plan.notes, *found.notes],
+        "inflated": reproduction.inflated,
+        "not_compared": reproduction.untrained,
+        "notes": [*plan.notes, *reproduction.notes],
         "caveats": [*plan.table.caveats],
-        "failed": found.failed,
-        "files": [*found.files],
+        "failed": reproduction.failed,
+        "files": [*reproduction.files],
         "rows": rows,
     }
 
 
-def _place(found: Reproduction, row: PublishedRow) -> str:
-    """Where on the axis a row was run, and where the paper has it if that is elsewhere."""
-    ran = ran_at(found.plan, found.data, row)
-    return str(row.x) if ran is None or ran == row.x else f"{ran} for {row.x}"
-
-
-def ran_at(plan: Plan, data: str, row: PublishedRow) -> Any:
-    """The value of the axis in the settings that were run; None without an axis."""
+def find_axis_value(plan: Plan, data: str, row: PublishedRow) -> Any:
+    """Return the value of the axis in the settings that were run; None without an axis."""
     if not plan.table.vary:
         return None
     value: Any = plan.settings[data][row.name]
@@ -111,52 +122,71 @@ def ran_at(plan: Plan, data: str, row: PublishedRow) -> Any:
     return value
 
 
-def _renamed(found: Reproduction) -> dict[str, dict[str, dict[int, float]]]:
-    return {row: {_column(name): each for name, each in values.items()} for row, values in found.ours.items()}
+def _format_axis_value(reproduction: Reproduction, row: PublishedRow) -> str:
+    """The axis value of the paper, after the one that was run where they differ."""
+    value = find_axis_value(reproduction.plan, reproduction.data, row)
+    return str(row.x) if value is None or value == row.x else f"{value} for {row.x}"
 
 
-def _column(name: str) -> str:
-    """With the metric last, as tables want it: "concatenated map@r"."""
+def _format_caption(reproduction: Reproduction) -> str:
+    plan, data = reproduction.plan, reproduction.data
+    scope = "" if data == TOY else f", {data}"
+    used = next(iter(plan.settings[data].values())).get("data", {}).get("name", data)
+    scope += "" if used == data else f" (here on {used})"
+    inflated = ", INFLATED: steps chosen on the test classes" if reproduction.inflated else ""
+    changes = f", CHANGED by --set: {', '.join(plan.changes)}" if plan.changes else ""
+    return f"{plan.table.name}: {plan.table.title}{scope} ({plan.table.source}){inflated}{changes}"
+
+
+def _assemble_entries(reproduction: Reproduction) -> dict[str, dict[str, TableEntry]]:
+    results = {
+        row: {_metric_last(column): by_seed for column, by_seed in values.items()}
+        for row, values in reproduction.ours.items()
+    }
+    return dict(assemble_rows(results, untrained=[*reproduction.untrained]))
+
+
+def _metric_last(column: str) -> str:
+    """The name of a column with the metric last, as tables expect it: "concatenated map@r"."""
     for group in COLUMN_GROUPS:
-        if name.endswith(group):
-            return f"{group.strip()} {name.removesuffix(group)}"
-    return name
+        if column.endswith(group):
+            return f"{group.strip()} {column.removesuffix(group)}"
+    return column
 
 
-def _percent(column: str) -> bool:
-    return measured(column) is not None
+def _is_percent(column: str) -> bool:
+    return parse_metric(column) is not None
 
 
-def _ours(entry: Entry | None, column: str, mark: str) -> str:
+def _format_entry(entry: TableEntry | None, column: str, mark: str) -> str:
     if entry is None or entry.interval is None:
         return "-"
-    told = entry.interval
-    text = _number(told.mean, column)
-    if not math.isnan(told.half_width):
-        text += f" ± {_number(told.half_width, column)}"
+    text = _format_number(entry.interval.mean, column)
+    if not math.isnan(entry.interval.half_width):
+        text += f" ± {_format_number(entry.interval.half_width, column)}"
     return f"{mark}{text}{mark}" if entry.bold else text
 
 
-def _number(value: float, column: str) -> str:
-    return f"{100 * value:.1f}" if _percent(column) else f"{value:.4g}"
+def _format_number(value: float, column: str) -> str:
+    return f"{100 * value:.1f}" if _is_percent(column) else f"{value:.4g}"
 
 
-def _footnotes(found: Reproduction) -> list[str]:
-    """What is true of the whole table."""
+def _list_footnotes(reproduction: Reproduction) -> list[str]:
+    """Notes on the whole table."""
     return [
-        *_explain_spreads(found),
-        *(_describe_search(row, search) for row, search in found.searches.items()),
-        *found.notes,
-        *(f"not compared: {name}: {why}" for name, why in found.untrained.items()),
-        *(["published as a figure, whose numbers are unreadable"] if found.plan.table.kind == "space" else []),
-        *(f"written: {path}" for path in found.files),
-        *(f"failed: {name}: {why}" for name, why in found.failed.items()),
+        *_explain_spreads(reproduction),
+        *(_describe_search(row, search) for row, search in reproduction.searches.items()),
+        *reproduction.notes,
+        *(f"not compared: {name}: {reason}" for name, reason in reproduction.untrained.items()),
+        *(["published as a figure, whose numbers are unreadable"] if reproduction.plan.table.kind == "space" else []),
+        *(f"written: {path}" for path in reproduction.files),
+        *(f"failed: {name}: {error}" for name, error in reproduction.failed.items()),
     ]
 
 
-def _explain_spreads(found: Reproduction) -> list[str]:
-    """What the plus-minus signs of both sides stand for, which is not the same thing."""
-    table, seeds = found.plan.table, len(found.plan.seeds)
+def _explain_spreads(reproduction: Reproduction) -> list[str]:
+    """Meaning of our plus-minus signs and of the published ones, which are different."""
+    table, seeds = reproduction.plan.table, len(reproduction.plan.seeds)
     lines = []
     if table.kind not in (TOY, "runtime"):
         intervals = f"± of ours: {OUR_SPREAD} over {seeds} repeats"
@@ -170,17 +200,17 @@ def _explain_spreads(found: Reproduction) -> list[str]:
 
 
 def _describe_search(row: str, search: SearchResult) -> str:
-    values = ", ".join(f"{key} = {_setting(value)}" for key, value in search.values.items()) or "none"
-    return f"{row}: chosen by a search of {search.completed} completed trials of {search.trials}: {values}"
+    settings = ", ".join(f"{key} = {_format_setting(value)}" for key, value in search.values.items()) or "none"
+    return f"{row}: chosen by a search of {search.completed} completed trials of {search.trials}: {settings}"
 
 
-def _setting(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _plain(entry: Entry | None) -> dict[str, Any] | None:
-    told: Interval | None = None if entry is None else entry.interval
-    if told is None:
+def _to_plain(entry: TableEntry | None) -> dict[str, Any] | None:
+    if entry is None or entry.interval is None:
         return None
-    half = None if math.isnan(told.half_width) else told.half_width
-    return {"mean": told.mean, "half_width": half, "count": told.count}
+    interval = entry.interval
+    half_width = None if math.isnan(interval.half_width) else interval.half_width
+    return {"mean": interval.mean, "half_width": half_width, "count": interval.count}

@@ -1,4 +1,4 @@
-"""What the figures about a space are drawn from: curves over pairs and ranks, the way of training, a plane."""
+"""Arrays for figures of an embedding space: curves over pairs and ranks, metrics along training, t-SNE."""
 
 from pathlib import Path
 from typing import Any
@@ -13,43 +13,50 @@ from kinfold.tsne import compute_tsne
 RANKS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
 
 
-def collect_figure_data(made: Repeat, path: Path, plane: bool = False) -> dict[str, float]:
-    """Write the arrays of a repeat to an .npz file, and give the areas under its curves over all pairs.
+def collect_figure_data(repeat: Repeat, path: Path, plane: bool = False) -> dict[str, float]:
+    """Write the arrays of a repeat to an .npz file.
 
-    false_positives, true_positives; pair_recall, pair_precision: of all pairs in one pool. far, tar; query_recall,
-    query_precision: the mean over queries. k, recall: recall@k. steps, split and METRIC along training. plane: t-SNE of
-    the test items, with their labels; where asked for.
+    false_positives, true_positives, pair_recall, pair_precision: curves over all pairs. far, tar, query_recall,
+    query_precision: curves averaged over queries. k, recall: recall@k. steps, split, METRIC: metrics along training.
+    plane, labels: t-SNE of the test items.
+
+    Args:
+        repeat: A repeat whose folds are all trained.
+        path: The file to write.
+        plane: Whether to compute t-SNE.
+
+    Returns:
+        Areas under the curves over all pairs: "roc-auc" and "pr-auc".
     """
-    tested = made.data("test")
-    rows = made.embed(tested)
-    distance = made.distance
-    pooled = metrics.verify(rows, tested.labels, distance=distance)
-    each = metrics.query_curves(rows, tested.labels, distance=distance)
-    (fpr, tpr), (recall, precision) = pooled.roc(), pooled.precision_recall()
-    ks = [k for k in RANKS if k < len(tested.labels)]
-    at = metrics.evaluate(rows, tested.labels, metrics=[f"recall@{k}" for k in ks], distance=distance)
+    dataset = repeat.data("test")
+    embeddings, labels, distance = repeat.embed(dataset), dataset.labels, repeat.distance
+    verification = metrics.verify(embeddings, labels, distance=distance)
+    curves = metrics.query_curves(embeddings, labels, distance=distance)
+    (fpr, tpr), (recall, precision) = verification.roc(), verification.precision_recall()
+    ks = [k for k in RANKS if k < len(labels)]
+    recalls = metrics.evaluate(embeddings, labels, metrics=[f"recall@{k}" for k in ks], distance=distance)
     arrays: dict[str, Any] = {
         "false_positives": fpr.numpy(),
         "true_positives": tpr.numpy(),
         "pair_recall": recall.numpy(),
         "pair_precision": precision.numpy(),
-        "far": each.far.numpy(),
-        "tar": each.tar.numpy(),
-        "query_recall": each.recall.numpy(),
-        "query_precision": each.precision.numpy(),
+        "far": curves.far.numpy(),
+        "tar": curves.tar.numpy(),
+        "query_recall": curves.recall.numpy(),
+        "query_precision": curves.precision.numpy(),
         "k": np.array(ks),
-        "recall": np.array([at[f"recall@{k}"] for k in ks]),
-        **_along(made),
+        "recall": np.array([recalls[f"recall@{k}"] for k in ks]),
+        **_collect_training_metrics(repeat),
     }
     if plane:
-        arrays |= {"plane": compute_tsne(rows), "labels": tested.labels.numpy()}
+        arrays |= {"plane": compute_tsne(embeddings), "labels": labels.numpy()}
     write_atomic(path, lambda file: np.savez_compressed(file, **arrays))
-    return {"roc-auc": pooled.roc_auc(), "pr-auc": pooled.pr_auc()}
+    return {"roc-auc": verification.roc_auc(), "pr-auc": verification.pr_auc()}
 
 
-def _along(made: Repeat) -> dict[str, np.ndarray]:
-    """Every metric at every evaluation, of the first fold; the split says on which classes."""
-    run = made.runs[0]
+def _collect_training_metrics(repeat: Repeat) -> dict[str, np.ndarray]:
+    """Every metric at every evaluation of the first fold, and the split that it was measured on."""
+    run = repeat.runs[0]
     events = [event for event in run.events if event["event"] == "evaluation"]
     if not events:
         return {}

@@ -1,39 +1,39 @@
-"""What a plan would run and what it needs, for people and for programs."""
+"""A plan as text and as plain data: what would run, and what it needs."""
 
 from typing import Any
 
 from kinfold.papers.plan import Plan
 from kinfold.papers.published import PublishedNumber, PublishedRow
-from kinfold.papers.reading import TOY
+from kinfold.papers.table_files import TOY
 
 
-def describe_tables(plan: Plan) -> str:
-    """A line for each row, then what it needs, what of that is missing, and what has to be known."""
+def format_plan(plan: Plan) -> str:
+    """Format a plan as text: a line for each row, then needs, missing files, notes and caveats."""
     table = plan.table
-    repeats = "" if table.kind == "runtime" else f", {_counted(len(plan.seeds), 'seed')}"
-    where = f"{_counted(len(plan.rows), 'row')} on {', '.join(plan.settings)}"
+    repeats = "" if table.kind == "runtime" else f", {_count(len(plan.seeds), 'seed')}"
+    scope = f"{_count(len(plan.rows), 'row')} on {', '.join(plan.settings)}"
     lines = [
         f"{table.name}: {table.title}",
         f"  {table.paper}, {table.source}",
-        f"  {where}{repeats}; {_counted(plan.runs, 'training')}",
-        *(f"  {entry['row']}: {_told(entry)}" for entry in describe_plan(plan)),
+        f"  {scope}{repeats}; {_count(plan.runs, 'training')}",
+        *(f"  {entry['row']}: {_format_row(entry)}" for entry in list_planned_rows(plan)),
     ]
     needs = [line for rows in plan.needs.values() for each in rows.values() for line in each]
-    for title, told in (
+    for title, section in (
         ("needs", [*dict.fromkeys(needs)]),
         ("missing", [*plan.missing]),
         ("notes", [*plan.notes]),
         ("caveats", list_caveats(plan)),
     ):
-        if told:
-            lines += [f"  {title}:", *(f"    {line}" for line in told)]
+        if section:
+            lines += [f"  {title}:", *(f"    {line}" for line in section)]
     return "\n".join(lines)
 
 
-def describe_plan(plan: Plan) -> list[dict[str, Any]]:
-    """Every row of a plan, those that are quoted too, with where it comes from, its settings and what was published."""
+def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
+    """List every row of a plan as plain data, including quoted rows: its source, settings and published numbers."""
     table = plan.table
-    about = {
+    table_fields = {
         "table": table.name,
         "paper": table.paper,
         "source": table.source,
@@ -44,58 +44,58 @@ def describe_plan(plan: Plan) -> list[dict[str, Any]]:
         "runs": table.runs,
         "spread": table.spread,
     }
-    found = []
+    entries = []
     for row in table.rows:
         if row not in plan.rows and row not in plan.quoted:
             continue
-        ran = {data: rows[row.name] for data, rows in plan.settings.items() if row.name in rows}
-        found.append(
+        settings = {data: rows[row.name] for data, rows in plan.settings.items() if row.name in rows}
+        entries.append(
             {
-                **about,
+                **table_fields,
                 "row": row.name,
                 "label": row.label,
                 "quoted": row.quoted,
                 "x": row.x,
-                "settings": ran,
-                "published": {data: published(row, data) for data in row.published},
-                "printed": {data: printed(row, data) for data in row.published},
-                "needs": {data: plan.needs[data][row.name] for data in ran},
-                "missing": [*plan.missing] if ran else [],
-                "seeds": plan.seeds if ran else [],
-                "trials": plan.trials if any(each.get("search") for each in ran.values()) else 0,
-                "changes": [*plan.changes] if ran else [],
-                "notes": [*plan.notes] if ran else [],
+                "settings": settings,
+                "published": {data: published_numbers(row, data) for data in row.published},
+                "printed": {data: printed_numbers(row, data) for data in row.published},
+                "needs": {data: plan.needs[data][row.name] for data in settings},
+                "missing": [*plan.missing] if settings else [],
+                "seeds": plan.seeds if settings else [],
+                "trials": plan.trials if any(tables.get("search") for tables in settings.values()) else 0,
+                "changes": [*plan.changes] if settings else [],
+                "notes": [*plan.notes] if settings else [],
                 "caveats": [*table.caveats, *row.caveats],
             }
         )
-    return found
+    return entries
 
 
 def list_caveats(plan: Plan) -> list[str]:
-    """What the table says about itself and its rows; of a curve, each line once."""
+    """List the caveats of a table and its rows; those of a line of a curve once."""
     rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.quoted)
-    own = [f"{row.label}: {caveat}" for row in rows for caveat in row.caveats]
-    return [*plan.table.caveats, *dict.fromkeys(own)]
+    row_caveats = [f"{row.label}: {caveat}" for row in rows for caveat in row.caveats]
+    return [*plan.table.caveats, *dict.fromkeys(row_caveats)]
 
 
-def published(row: PublishedRow, data: str) -> dict[str, Any]:
-    """metric -> number, [number, spread] or "unreadable", as in the file of the table."""
-    return {metric: _as_given(cell) for metric, cell in row.published.get(data, {}).items()}
+def published_numbers(row: PublishedRow, data: str) -> dict[str, Any]:
+    """Return metric -> number, [number, spread] or "unreadable", as in the file of the table."""
+    return {metric: _to_plain(number) for metric, number in row.published.get(data, {}).items()}
 
 
-def printed(row: PublishedRow, data: str) -> dict[str, str]:
-    """metric -> the number and its spread with the digits that the paper prints."""
-    return {metric: str(cell) for metric, cell in row.published.get(data, {}).items()}
+def printed_numbers(row: PublishedRow, data: str) -> dict[str, str]:
+    """Return metric -> number and spread, with the digits that the paper prints."""
+    return {metric: str(number) for metric, number in row.published.get(data, {}).items()}
 
 
-def _as_given(cell: PublishedNumber) -> Any:
-    if cell.value is None:
-        return str(cell)
-    return cell.value if cell.spread is None else [cell.value, cell.spread]
+def _to_plain(number: PublishedNumber) -> Any:
+    if number.value is None:
+        return str(number)
+    return number.value if number.spread is None else [number.value, number.spread]
 
 
-def _told(entry: dict[str, Any]) -> str:
-    """One row in a line: what it is made of and what it came to."""
+def _format_row(entry: dict[str, Any]) -> str:
+    """One row in a line: its settings and its published numbers."""
     numbers = "; ".join(
         f"{data} {', '.join(f'{metric} {text}' for metric, text in cells.items())}"
         for data, cells in entry["printed"].items()
@@ -104,18 +104,18 @@ def _told(entry: dict[str, Any]) -> str:
         return f"{entry['label']}, quoted from {entry['quoted']}, not run; published: {numbers}"
     settings: dict[str, Any] = next(iter(entry["settings"].values()))
     if TOY in settings:
-        made = _options(settings[TOY])
+        text = _format_options(settings[TOY])
     else:
-        used = [kind for kind in ("loss", "miner", "sampler", "mixup") if kind in settings]
-        made = "; ".join(f"{kind} {_options(settings[kind])}" for kind in used)
+        kinds = [kind for kind in ("loss", "miner", "sampler", "mixup") if kind in settings]
+        text = "; ".join(f"{kind} {_format_options(settings[kind])}" for kind in kinds)
         length = settings.get("training", {})
-        made += "".join(f"; {length[unit]} {unit}" for unit in ("steps", "epochs") if unit in length)
-    return f"{entry['label']}: {made}; published: {numbers or 'none'}"
+        text += "".join(f"; {length[unit]} {unit}" for unit in ("steps", "epochs") if unit in length)
+    return f"{entry['label']}: {text}; published: {numbers or 'none'}"
 
 
-def _options(table: dict[str, Any]) -> str:
+def _format_options(table: dict[str, Any]) -> str:
     return " ".join(str(value) if key == "name" else f"{key}={value}" for key, value in table.items())
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

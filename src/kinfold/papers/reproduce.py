@@ -1,8 +1,7 @@
-"""Run what was planned for a table: trainings as a bench, steps by the clock, toys by their own function."""
+"""Run the plan of a published table: train its rows as a bench, time training steps, or run a toy problem."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -12,28 +11,34 @@ import torch
 
 from kinfold.data import Batch, Dataset, load
 from kinfold.distributed import World
-from kinfold.experiments.bench import Watch, run_bench
+from kinfold.experiments.bench import Bench
 from kinfold.experiments.bench_folder import BenchFolder
-from kinfold.experiments.results import Bench, repeat
+from kinfold.experiments.runner import ProgressCallback, run_bench
 from kinfold.experiments.workers.processes import WorkerPool
 from kinfold.papers import toy
 from kinfold.papers.figure_data import collect_figure_data
 from kinfold.papers.plan import Plan
 from kinfold.papers.published import PublishedRow
-from kinfold.papers.reading import COLUMN_GROUPS, TOY, measured
+from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
 from kinfold.training.builder import RunBuilder
 from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
 from kinfold.training.loop.trainer import Trainer
 
 SECONDS = "seconds per step"
-ROUNDS, WARM = 5, 1  # timed steps of every row, after this many that are not
+TIMED_STEPS, WARMUP_STEPS = 5, 1  # of every row
 Values = dict[str, dict[str, dict[int, float]]]  # row -> column -> seed -> value
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search came to: trials that it was given, those that gave a value, and the values of the best of them."""
+    """The search of one row.
+
+    Attributes:
+        trials: Number of trials.
+        completed: How many of them have a value.
+        values: The settings of the best trial.
+    """
 
     trials: int
     completed: int
@@ -42,8 +47,20 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Ours on one data set. columns: those of the table that were measured or published, in its order. files: what was
-    written beside the numbers. searches: row -> what its search found, for rows that were searched."""
+    """Our numbers of a published table on one data set.
+
+    Attributes:
+        plan: The plan that was run.
+        data: Name of the data set.
+        columns: Columns of the table that were measured or published, in its order.
+        ours: Row -> column -> seed -> value.
+        failed: Task -> its error.
+        inflated: Whether the training step was selected on the test classes.
+        notes: Notes on the whole table.
+        files: Further files that were written.
+        searches: Row -> its search, for rows that were searched.
+        untrained: Row -> why it is not compared.
+    """
 
     plan: Plan
     data: str
@@ -54,61 +71,76 @@ class Reproduction:
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     searches: dict[str, SearchResult] = field(default_factory=dict)
-    untrained: dict[str, str] = field(default_factory=dict)  # row -> why it is compared with none
+    untrained: dict[str, str] = field(default_factory=dict)
 
 
-def reproduce(
+def reproduce_table(
     plan: Plan,
     folder: Path,
     workers: Callable[[BenchFolder], WorkerPool],
     *,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     jobs: int = 1,
     threads: int = 1,
 ) -> Iterator[Reproduction]:
-    """One data set after the other, each in a folder of its own. Refused as long as anything is missing."""
-    plan.require()
+    """Run a plan, one data set after the other.
+
+    Args:
+        plan: What to run.
+        folder: Every data set has a folder with a bench in it.
+        workers: Creates the workers of a bench.
+        watch: Called with the state of the bench, and with the result of a task that has just ended or None.
+        jobs: How many runs at a time.
+        threads: Number of threads for timed steps.
+
+    Yields:
+        Our numbers on each data set.
+
+    Raises:
+        ValueError: If data or weights are missing.
+    """
+    plan.check_ready()
     if plan.table.kind == TOY:
-        yield _toys(plan)
+        yield _run_toys(plan)
         return
     for data, rows in plan.settings.items():
-        # what is wrong with the data is said once, before anything is begun
+        # errors in the data are reported once, before anything is started
         settings = configure(next(iter(rows.values()))).data
         dataset = load(settings.name, settings.root, **settings.options)
         if plan.table.kind == "runtime":
-            yield _timed(plan, data, dataset, threads)
+            yield _time_rows(plan, data, dataset, threads)
         else:
-            yield _trained(plan, data, folder / data, workers, watch, jobs)
+            yield _train_rows(plan, data, folder / data, workers, watch, jobs)
 
 
-def _trained(
+def _train_rows(
     plan: Plan,
     data: str,
     folder: Path,
     workers: Callable[[BenchFolder], WorkerPool],
-    watch: Watch | None,
+    watch: ProgressCallback | None,
     jobs: int,
 ) -> Reproduction:
-    run_bench(plan.suite(data), folder, workers, watch=watch, jobs=jobs)
+    run_bench(plan.build_suite(data), folder, workers, watch=watch, jobs=jobs)
     bench = Bench.open(folder)
     bench.write()
-    known = bench.metrics(data)
+    metrics, columns = bench.metrics(data), [*plan.table.metrics]
     if plan.table.kind == "space":
-        columns = known
+        columns = metrics
     else:
-        columns = [name for name in plan.table.metrics if measured(name) in known or _published(plan, data, name)]
+        columns = [name for name in columns if parse_metric(name) in metrics or _is_published(plan, data, name)]
     ours: Values = {row.name: {} for row in plan.rows}
     for column in columns:
         result = "concatenated" if column.endswith(COLUMN_GROUPS[1]) else "separated"
-        for name, values in bench.values(data, result, measured(column) or column).items():
+        for name, values in bench.values(data, result, parse_metric(column) or column).items():
             ours[name][column] = values
     files: list[str] = []
     if plan.table.kind == "space":
         for row in plan.rows:
             if any(ours[row.name].values()):
                 path = folder / f"curves-{row.name}.npz"
-                made = repeat(bench, data, row.name, plan.seeds[0])
-                areas = collect_figure_data(made, path, plane="t-sne" in plan.table.metrics)
+                repeat = bench.open_repeat(data, row.name, plan.seeds[0])
+                areas = collect_figure_data(repeat, path, plane="t-sne" in plan.table.metrics)
                 for name, value in areas.items():
                     ours[row.name].setdefault(name, {plan.seeds[0]: value})
                 files.append(str(path))
@@ -126,54 +158,53 @@ def _trained(
         bench.inflated,
         files=tuple(files),
         searches=searches,
-        untrained=bench.untrained(data),
+        untrained=bench.list_untrained(data),
     )
 
 
-def _timed(plan: Plan, data: str, dataset: Dataset, threads: int) -> Reproduction:
-    """Rows at the same place of the axis take turns, so that whatever else the machine does falls on all of them; the
-    shortest of ROUNDS steps is what the work costs."""
+def _time_rows(plan: Plan, data: str, dataset: Dataset, threads: int) -> Reproduction:
+    """Time training steps. Rows with the same axis value take turns, so that other load affects all of them equally."""
     ours: Values = {}
-    places = dict.fromkeys(row.x for row in plan.rows)
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for place in places:
-            rows = [row for row in plan.rows if row.x == place]
-            settings = [configure(plan.settings[data][row.name]) for row in rows]
-            for row, seconds in zip(rows, _seconds(settings, dataset), strict=True):
+        for x in dict.fromkeys(row.x for row in plan.rows):
+            rows = [row for row in plan.rows if row.x == x]
+            configs = [configure(plan.settings[data][row.name]) for row in rows]
+            for row, seconds in zip(rows, _measure_seconds(configs, dataset), strict=True):
                 ours[row.name] = {SECONDS: {plan.seeds[0]: seconds}}
     finally:
-        torch.set_num_threads(before)
-    note = f"the shortest of {ROUNDS} steps, rows taking turns; {threads} threads, batches read beforehand"
+        torch.set_num_threads(threads_before)
+    note = f"the shortest of {TIMED_STEPS} steps, rows taking turns; {threads} threads, batches read beforehand"
     return Reproduction(plan, data, [SECONDS], ours, notes=(note,))
 
 
-def _seconds(settings: list[RunConfig], dataset: Dataset) -> list[float]:
-    with ExitStack() as held:
-        held.enter_context(torch.random.fork_rng(devices=[]))
-        trainers = [RunBuilder(given, dataset, World.current()).build_trainer(None, []) for given in settings]
-        batches = [cycle(_batches(trainer, ROUNDS + WARM)) for trainer in trainers]
-        taken: list[list[float]] = [[] for _ in trainers]
-        for number in range(ROUNDS + WARM):
-            for trainer, read, times in zip(trainers, batches, taken, strict=True):
+def _measure_seconds(configs: list[RunConfig], dataset: Dataset) -> list[float]:
+    """The shortest step of every configuration."""
+    steps = TIMED_STEPS + WARMUP_STEPS
+    with torch.random.fork_rng(devices=[]):
+        trainers = [RunBuilder(config, dataset, World.current()).build_trainer(None, []) for config in configs]
+        batches = [cycle(_read_batches(trainer, steps)) for trainer in trainers]
+        durations: list[list[float]] = [[] for _ in trainers]
+        for number in range(steps):
+            for trainer, trainer_batches, seconds in zip(trainers, batches, durations, strict=True):
                 start = time.perf_counter()
-                _step(trainer, next(read), number)
-                times.append(time.perf_counter() - start)
-    return [min(times[WARM:]) for times in taken]
+                _take_step(trainer, next(trainer_batches), number)
+                seconds.append(time.perf_counter() - start)
+    return [min(seconds[WARMUP_STEPS:]) for seconds in durations]
 
 
-def _batches(trainer: Trainer, count: int) -> list[Batch]:
+def _read_batches(trainer: Trainer, count: int) -> list[Batch]:
     if not trainer.sampler.ready:
         assert trainer.embed is not None
-        everything = trainer.embed(trainer.model)
-        trainer.sampler.update(torch.arange(everything.shape[0]), everything)
+        embeddings = trainer.embed(trainer.model)
+        trainer.sampler.update(torch.arange(embeddings.shape[0]), embeddings)
     trainer.batches.set_epoch(0)
     trainer.model.train()
     return [batch for batch, _ in zip(trainer.batches, range(count), strict=False)]
 
 
-def _step(trainer: Trainer, batch: Batch, number: int) -> None:
+def _take_step(trainer: Trainer, batch: Batch, number: int) -> None:
     trainer.optimizer.zero_grad()
     trainer.step(batch, number)
     trainer.optimizer.step()
@@ -181,15 +212,15 @@ def _step(trainer: Trainer, batch: Batch, number: int) -> None:
         torch.cuda.synchronize(trainer.step.device)
 
 
-def _toys(plan: Plan) -> Reproduction:
+def _run_toys(plan: Plan) -> Reproduction:
     ours: Values = {}
     for row in plan.rows:
-        given = plan.settings[TOY][row.name][TOY]
-        medians = toy.run_toy(given["variant"], given.get("switch"), plan.seeds, given["data"]).medians
+        options = plan.settings[TOY][row.name][TOY]
+        medians = toy.run_toy(options["variant"], options.get("switch"), plan.seeds, options["data"]).medians
         ours[row.name] = {name: {plan.seeds[0]: value} for name, value in medians.items()}
     return Reproduction(plan, TOY, [*plan.table.metrics], ours, notes=(f"medians over {len(plan.seeds)} seeds",))
 
 
-def _published(plan: Plan, data: str, column: str) -> bool:
+def _is_published(plan: Plan, data: str, column: str) -> bool:
     rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.quoted)
     return any(column in row.published.get(data, {}) for row in rows)

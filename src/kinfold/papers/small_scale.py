@@ -1,4 +1,4 @@
-"""The rows of a published table on a laptop: small data, a small network, few steps, and everything else as it is."""
+"""Rows of a published table for a laptop: small data, a small network and few steps; other settings stay."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -20,16 +20,20 @@ from kinfold.training.config.settings import DataConfig
 STEPS = 200
 LARGEST_DIM, LARGEST_BATCH = 128, 640
 RATES = {"glyphs": 2e-3, "features": 1e-4}  # of the network
-PROXY_RATE = 1e-3  # at least: proxies start at random, and there are few steps
+PROXY_RATE = 1e-3  # smallest rate of proxies, which start at random and have few steps
 EVALUATIONS = 4  # after the one at the start
 
 
 @dataclass(frozen=True, eq=False)
 class SmallScale:
-    """What rows are run on instead: glyphs with conv4, or a head on a file of features.
+    """Small data for the rows of a published table: glyphs with conv4, or a head on a file of features.
 
-    Kept are loss, miner, sampler, head and its start, mixup, memory and search; changed are data, network, learning
-    rates and length, and what has to follow from those. Rows that agree on a setting in the paper agree on it here.
+    Loss, miner, sampler, head and its initialization, mixup, memory and search stay. Data, network, learning rates and
+    length change, and what follows from them. Rows that agree on a setting in the paper agree on it here.
+
+    Args:
+        steps: Number of training steps.
+        features: An .npz file with embeddings and labels; glyphs where None.
     """
 
     steps: int = STEPS
@@ -43,112 +47,124 @@ class SmallScale:
 
     @property
     def name(self) -> str:
+        """Name of the data set."""
         return "glyphs" if self.features is None else "features"
 
     @cached_property
     def dataset(self) -> Dataset:
+        """The data set."""
         return load("glyphs") if self.features is None else load("features", str(self.features))
 
-    def table_settings(self, rows: Mapping[str, Settings]) -> dict[str, Settings]:
-        """The tables of all rows of a published table on one data set, made small together.
+    def shrink_rows(self, rows: Mapping[str, Settings]) -> dict[str, Settings]:
+        """Shrink all rows of a published table on one data set together.
 
         Embeddings and batches shrink to what the data can fill, and to what a row can divide among branches or classes.
         Rows with the same size in the paper all get the smallest of their sizes, so that none has an advantage.
 
         Args:
-            rows: Name of a row -> its tables, for every row of the published table, whether it will be run or not.
+            rows: Row -> its settings, for every row of the published table, whether it will be run or not.
+
+        Returns:
+            Row -> its settings at small scale.
         """
-        small_rows = {name: self.settings(settings) for name, settings in rows.items()}
-        _share(rows, small_rows, "model", "dim", LARGEST_DIM, _count_branches)
-        _share(rows, small_rows, "sampler", "batch_size", None, _count_per_class)
+        small_rows = {name: self.shrink(settings) for name, settings in rows.items()}
+        _equalize_sizes(rows, small_rows, "model", "dim", LARGEST_DIM, _count_branches)
+        _equalize_sizes(rows, small_rows, "sampler", "batch_size", None, _count_per_class)
         return small_rows
 
-    def settings(self, given: Settings) -> Settings:
-        """The tables of a row, made small without a look at the others of its table."""
-        made = merge_tables(given)
-        protocol = made.get("data", {}).get("protocol", "classic")
-        made["data"] = {"name": self.name, "protocol": "classic" if protocol == "query-gallery" else protocol}
-        if self.features is not None:
-            made["data"]["root"] = str(self.features.resolve())
-        made["model"] = self._model(made.get("model", {}))
-        whole = configure(given)  # with what the tables leave to the defaults
-        made["optimizer"] = self._optimizer(made.get("optimizer", {}), whole.loss.name)
-        made["training"] = {"steps": self.steps}
-        made["evaluation"] = self._evaluation(made.get("evaluation", {}))
-        made["sampler"] = self._sampler(
-            to_tables(whole.sampler), made["data"]["protocol"], made["evaluation"]["selection"]
-        )
-        if "mixup" in made:
-            made["mixup"] = {**made["mixup"], "layers": self._layers(made["mixup"].get("layers", []))}
-        made.pop("schedule", None)
-        return made
+    def shrink(self, settings: Settings) -> Settings:
+        """Shrink one row, independently of the others of its table.
 
-    def _model(self, given: Mapping[str, Any]) -> Settings:
+        Args:
+            settings: Settings of the row.
+
+        Returns:
+            Its settings at small scale.
+        """
+        tables = merge_tables(settings)
+        protocol = tables.get("data", {}).get("protocol", "classic")
+        tables["data"] = {"name": self.name, "protocol": "classic" if protocol == "query-gallery" else protocol}
+        if self.features is not None:
+            tables["data"]["root"] = str(self.features.resolve())
+        tables["model"] = self._shrink_model(tables.get("model", {}))
+        config = configure(settings)  # with all defaults
+        tables["optimizer"] = self._shrink_optimizer(tables.get("optimizer", {}), config.loss.name)
+        tables["training"] = {"steps": self.steps}
+        tables["evaluation"] = self._shrink_evaluation(tables.get("evaluation", {}))
+        tables["sampler"] = self._shrink_sampler(
+            to_tables(config.sampler), tables["data"]["protocol"], tables["evaluation"]["selection"]
+        )
+        if "mixup" in tables:
+            tables["mixup"] = {**tables["mixup"], "layers": self._replace_layers(tables["mixup"].get("layers", []))}
+        tables.pop("schedule", None)
+        return tables
+
+    def _shrink_model(self, table: Mapping[str, Any]) -> Settings:
         # without its `init` a linear head would start from principal components and any other from random weights
-        kept = {key: given[key] for key in ("head", "head_options", "init") if key in given}
-        dim, width = min(given.get("dim", LARGEST_DIM), LARGEST_DIM), None
+        head = {key: table[key] for key in ("head", "head_options", "init") if key in table}
+        dim, width = min(table.get("dim", LARGEST_DIM), LARGEST_DIM), None
         if self.features is not None:
             width = int(self.dataset.items[0].shape[0])
             dim = min(dim, width)
-        options = dict(given.get("head_options", {}))
+        options = dict(table.get("head_options", {}))
         branches = options.get("branches", 1)
         if width is not None and width % branches:
-            kept["head_options"] = {**options, "branch_input": "full"}  # no equal stretches for every branch
-        return {"backbone": "conv4" if width is None else "features", "dim": max(1, dim - dim % branches), **kept}
+            head["head_options"] = {**options, "branch_input": "full"}  # the width cannot be divided among branches
+        return {"backbone": "conv4" if width is None else "features", "dim": max(1, dim - dim % branches), **head}
 
-    def _optimizer(self, given: Mapping[str, Any], loss: str) -> Settings:
-        changed = {"name": "adam", "lr": RATES[self.name]}
-        if "weight_decay" in given:
-            changed["weight_decay"] = given["weight_decay"]
-        known = signature(registry.resolve("losses", loss)).parameters
-        if "num_classes" in known and known["num_classes"].default is Parameter.empty:
-            changed["loss_lr"] = max(PROXY_RATE, given.get("loss_lr", 0.0))
-        elif "loss_lr" in given:
-            changed["loss_lr"] = given["loss_lr"]
-        return changed
+    def _shrink_optimizer(self, table: Mapping[str, Any], loss: str) -> Settings:
+        optimizer = {"name": "adam", "lr": RATES[self.name]}
+        if "weight_decay" in table:
+            optimizer["weight_decay"] = table["weight_decay"]
+        parameters = signature(registry.resolve("losses", loss)).parameters
+        if "num_classes" in parameters and parameters["num_classes"].default is Parameter.empty:
+            optimizer["loss_lr"] = max(PROXY_RATE, table.get("loss_lr", 0.0))
+        elif "loss_lr" in table:
+            optimizer["loss_lr"] = table["loss_lr"]
+        return optimizer
 
-    def _evaluation(self, given: Mapping[str, Any]) -> Settings:
-        made = {"selection": given.get("selection", "validation"), "every": max(1, self.steps // EVALUATIONS)}
+    def _shrink_evaluation(self, table: Mapping[str, Any]) -> Settings:
+        evaluation = {"selection": table.get("selection", "validation"), "every": max(1, self.steps // EVALUATIONS)}
         coarse = self.dataset.coarse is not None
-        if "metrics" in given:
-            names = [name if coarse else name.removesuffix("-coarse") for name in given["metrics"]]
-            made["metrics"] = [*dict.fromkeys(names)]
-        if "metric" in given:
-            made["metric"] = given["metric"] if coarse else given["metric"].removesuffix("-coarse")
-        return made
+        if "metrics" in table:
+            names = [name if coarse else name.removesuffix("-coarse") for name in table["metrics"]]
+            evaluation["metrics"] = [*dict.fromkeys(names)]
+        if "metric" in table:
+            evaluation["metric"] = table["metric"] if coarse else table["metric"].removesuffix("-coarse")
+        return evaluation
 
-    def _sampler(self, given: Mapping[str, Any], protocol: Any, selection: Any) -> Settings:
-        """With a batch that the training classes can fill."""
-        classes, items = self._sizes(DataConfig(protocol=protocol), selection)
-        size = min(given["batch_size"], LARGEST_BATCH, items)
-        per_class = given.get("per_class", 1)
+    def _shrink_sampler(self, table: Mapping[str, Any], protocol: Any, selection: Any) -> Settings:
+        """The sampler with a batch that the training classes can fill."""
+        classes, items = self._count_training_data(DataConfig(protocol=protocol), selection)
+        size = min(table["batch_size"], LARGEST_BATCH, items)
+        per_class = table.get("per_class", 1)
         groups = size // per_class
-        if "per_class" in given and given.get("replacement") != "study":
+        if "per_class" in table and table.get("replacement") != "study":
             groups = min(groups, classes)
-        return {**given, "batch_size": max(1, groups) * per_class}
+        return {**table, "batch_size": max(1, groups) * per_class}
 
-    def _sizes(self, data: DataConfig, selection: str) -> tuple[int, int]:
-        """How many classes and items train."""
-        kept = self._known
-        if (data.protocol, selection) not in kept:
+    def _count_training_data(self, data: DataConfig, selection: str) -> tuple[int, int]:
+        """Number of training classes and items."""
+        counts = self._counts
+        if (data.protocol, selection) not in counts:
             held = resolution.VALIDATION_SHARE if selection == "validation" else 0.0
-            given = replace(data, validation=held, test="withheld")
-            train = splits.split_classes(splits.assign_splits(self.dataset, given), given).train
-            kept[data.protocol, selection] = (len(train.classes), len(train.labels))
-        return kept[data.protocol, selection]
+            config = replace(data, validation=held, test="withheld")
+            train = splits.split_classes(splits.assign_splits(self.dataset, config), config).train
+            counts[data.protocol, selection] = (len(train.classes), len(train.labels))
+        return counts[data.protocol, selection]
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], tuple[int, int]]:
+    def _counts(self) -> dict[tuple[str, str], tuple[int, int]]:
         return {}
 
-    def _layers(self, given: Iterable[str]) -> list[str]:
-        """The input stays; stages of the large network become those of the small one, in their order."""
+    def _replace_layers(self, layers: Iterable[str]) -> list[str]:
+        """The stages of the small network instead of those of the large one, in order; the input stays."""
         stages = iter(() if self.features is not None else Conv4.stages)
-        found = [layer if layer == "input" else next(stages, None) for layer in given]
-        return [layer for layer in found if layer is not None] or ["input"]
+        replaced = [layer if layer == "input" else next(stages, None) for layer in layers]
+        return [layer for layer in replaced if layer is not None] or ["input"]
 
 
-def _share(
+def _equalize_sizes(
     paper_rows: Mapping[str, Settings],
     small_rows: Mapping[str, Settings],
     table: str,
@@ -156,7 +172,7 @@ def _share(
     default: Any,
     divisor: Callable[[Settings], int],
 ) -> None:
-    """Give small rows that have the same size in the paper the largest size that all of them can have."""
+    """Set the size of small rows with the same size in the paper to the largest that all of them can have."""
     groups: dict[Any, list[Settings]] = {}
     for name, settings in paper_rows.items():
         groups.setdefault(settings.get(table, {}).get(key, default), []).append(small_rows[name])
@@ -176,13 +192,13 @@ def _count_per_class(settings: Settings) -> int:
     return int(settings["sampler"].get("per_class", 1))
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
-    """What was changed, key by key.
+def describe_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Describe changed settings, key by key.
 
-    >>> differences({"model": {"dim": 512, "pool": "max"}}, {"model": {"dim": 128}})
+    >>> describe_differences({"model": {"dim": 512, "pool": "max"}}, {"model": {"dim": 128}})
     {'model.dim': '512 -> 128', 'model.pool': 'max -> left out'}
     """
-    old, new = dict(_flat(before)), dict(_flat(after))
+    old, new = dict(_flatten(before)), dict(_flatten(after))
     missing = "left out"
     return {
         key: f"{old.get(key, missing)} -> {new.get(key, missing)}"
@@ -191,9 +207,9 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     }
 
 
-def _flat(tables: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
+def _flatten(tables: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in tables.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{above}{key}", value
+            yield f"{prefix}{key}", value

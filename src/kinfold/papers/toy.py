@@ -1,18 +1,18 @@
-"""Two dimensions, four classes: does pushing kin apart keep a space from collapsing?
+"""Toy problem in two dimensions: does pushing positives apart keep an embedding space from collapsing?
 
-Section G of the supplement of Roth et al. (ICML 2020). A net of 2-30-30-2 neurons learns from points on lines and is
-tested on lines that it never saw. Adam with learning rate 0.03, 200 steps of 24 points, the contrastive loss with a
-margin of 0.1 over all triplets of a batch.
+Section G of the supplement of Roth et al. (ICML 2020). A network of 2-30-30-2 neurons learns from points on four lines,
+one per class, and is tested on other lines. Adam with learning rate 0.03, 200 steps of 24 points, the contrastive loss
+with a margin of 0.1 over all triplets of a batch.
 
-In the authors' script the regularised run also lacks the pull between kin. The variants tell one from the other; each
-is a rule for the triplets (a, p, n), of which a share of `switch` is chosen by lot:
+In the authors' script the regularized run also lacks the pull between positives. The variants separate the two effects.
+Each is a rule for the triplets (a, p, n), of which a random fraction `switch` is switched:
 
 variant         a triplet is    where switched
 plain           (a, p, n)
-push-only       (a, a, n)                        no pull: an item has no distance to itself
-as-published    (a, a, n)       (a, a, p)        the script: no pull, and the negative replaced by the positive
-switch          (a, p, n)       (a, p, p)        the same replacement with the pull kept
-miner-rule      (a, p, n)       (a, a, p)        what `switch` of our miners does
+push-only       (a, a, n)                        no pull: an item has distance zero to itself
+as-published    (a, a, n)       (a, a, p)        the script: no pull, and the positive as negative
+switch          (a, p, n)       (a, p, p)        the same replacement with the pull
+miner-rule      (a, p, n)       (a, a, p)        the option `switch` of our miners
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from kinfold.registry import suggest
 from kinfold.seeding import derive_generator
 
 PUBLISHED_SWITCH = 0.001
-VARIANTS = {  # and the share that is switched unless another is given
+VARIANTS = {  # and the default fraction that is switched
     "plain": 0.0,
     "push-only": 0.0,
     "as-published": PUBLISHED_SWITCH,
@@ -38,13 +38,13 @@ VARIANTS = {  # and the share that is switched unless another is given
     "miner-rule": PUBLISHED_SWITCH,
 }
 STEPS, BATCH, RATE, MARGIN = 200, 24, 0.03, 0.1
-PER_CLASS, PLACES = 15, 100  # points of a class, drawn from so many equidistant ones
-_TRAIN, _TEST, _NET, _BATCHES, _SWITCH = range(5)  # what a generator is derived for
+PER_CLASS, POINTS_PER_LINE = 15, 100  # points of a class, drawn from equidistant ones on its line
+_TRAIN, _TEST, _NET, _BATCHES, _SWITCH = range(5)  # purposes of derived generators
 
 Line = tuple[tuple[float, float], tuple[float, float]]  # from one end to the other
 
 LINES: dict[str, tuple[tuple[Line, ...], tuple[Line, ...]]] = {  # training and test classes
-    # the coordinates of the authors' script: stretches of the diagonal; an upright and a level line in two pieces each
+    # coordinates of the authors' script: segments of the diagonal; of a vertical and a horizontal line, two each
     "diagonal": (
         (
             ((0.10, 0.10), (0.30, 0.30)),
@@ -59,8 +59,8 @@ LINES: dict[str, tuple[tuple[Line, ...], tuple[Line, ...]]] = {  # training and 
             ((0.70, 0.20), (0.90, 0.20)),
         ),
     ),
-    # our coordinates, for there are none: upright lines side by side to learn from, pieces of one upright line between
-    # them to test on, so that x tells training classes apart and y test classes, and never the other way round
+    # our coordinates, as the paper gives none: parallel vertical lines for training, segments of one vertical line
+    # between them for testing, so that training classes differ only in x and test classes only in y
     "vertical": (
         tuple(((x, 0.1), (x, 0.9)) for x in (0.2, 0.4, 0.6, 0.8)),
         tuple(((0.5, y), (0.5, y + 0.14)) for y in (0.10, 0.32, 0.54, 0.76)),
@@ -70,7 +70,12 @@ LINES: dict[str, tuple[tuple[Line, ...], tuple[Line, ...]]] = {  # training and 
 
 @dataclass(frozen=True)
 class Points:
-    """Points (60, 2) and their classes (60,), to learn from and to test on."""
+    """Points (60, 2) and their classes (60,).
+
+    Attributes:
+        train, train_labels: Training points.
+        test, test_labels: Test points, of other classes.
+    """
 
     train: Tensor
     train_labels: Tensor
@@ -80,11 +85,14 @@ class Points:
 
 @dataclass(frozen=True)
 class ToyResult:
-    """What one seed came to.
+    """Result of one seed.
 
-    second_value: the smaller of the two singular values of the training embeddings, divided by their sum; 0.5 is a
-    space that uses both dimensions alike. smallest_angle: of any two centres of test classes, in degrees.
-    recall: recall@1 on the test points, from 0 to 1.
+    Attributes:
+        seed: The seed.
+        second_value: The smaller singular value of the training embeddings, divided by the sum of both. 0.5 means that
+            the embedding space uses both dimensions equally.
+        smallest_angle: Smallest angle between the centers of two test classes, in degrees.
+        recall: recall@1 on the test points, from 0 to 1.
     """
 
     seed: int
@@ -95,44 +103,57 @@ class ToyResult:
 
 @dataclass(frozen=True)
 class ToyResults:
-    """The outcome of every seed."""
+    """Results of all seeds of one variant."""
 
     data: str
     variant: str
     switch: float
-    outcomes: tuple[ToyResult, ...]
+    results: tuple[ToyResult, ...]
 
     @property
     def medians(self) -> dict[str, float]:
-        """Over the seeds, by the names that the tables of the paper have here."""
+        """Medians over the seeds, by the column names of the published tables."""
         return {
-            "second singular value": median(outcome.second_value for outcome in self.outcomes),
-            "smallest angle": median(outcome.smallest_angle for outcome in self.outcomes),
-            "recall@1": median(outcome.recall for outcome in self.outcomes),
+            "second singular value": median(result.second_value for result in self.results),
+            "smallest angle": median(result.smallest_angle for result in self.results),
+            "recall@1": median(result.recall for result in self.results),
         }
 
 
 def run_toy(
     variant: str = "plain", switch: float | None = None, seeds: Iterable[int] = range(20), data: str = "diagonal"
 ) -> ToyResults:
-    """Train and measure a net for every seed, which draws points, weights, batches and switches.
+    """Train and measure a network for every seed.
 
-    >>> run("switch", 0.4, seeds=[0]).medians.keys()
-    dict_keys(['second singular value', 'smallest angle', 'recall@1'])
+    Args:
+        variant: One of `VARIANTS`.
+        switch: Fraction of triplets that are switched; that of the variant where None.
+        seeds: Seeds, which draw points, weights, batches and switches.
+        data: One of `LINES`.
+
+    Returns:
+        Results of all seeds.
+
+    Raises:
+        ValueError: If a name is unknown, or if the variant does not switch.
+
+    Example:
+        >>> run_toy("switch", 0.4, seeds=[0]).medians.keys()
+        dict_keys(['second singular value', 'smallest angle', 'recall@1'])
     """
-    share = _share(variant, switch)
-    outcomes = tuple(_outcome(variant, share, seed, make_points(data, seed)) for seed in seeds)
-    if not outcomes:
+    fraction = _resolve_switch(variant, switch)
+    results = tuple(_train_and_measure(variant, fraction, seed, make_points(data, seed)) for seed in seeds)
+    if not results:
         raise ValueError("give at least one seed")
-    return ToyResults(data, variant, share, outcomes)
+    return ToyResults(data, variant, fraction, results)
 
 
 def make_points(data: str, seed: int) -> Points:
-    """The points of one seed: of each line PER_CLASS out of PLACES equidistant ones, ends included."""
+    """Draw the points of one seed: PER_CLASS of POINTS_PER_LINE equidistant points of each line, ends included."""
     if data not in LINES:
         raise ValueError(f"unknown toy data {data!r}{suggest(data, LINES)}; there are {', '.join(LINES)}")
     train, test = (
-        torch.cat([_drawn(line, derive_generator(seed, purpose, number)) for number, line in enumerate(lines)])
+        torch.cat([_draw_points(line, derive_generator(seed, purpose, number)) for number, line in enumerate(lines)])
         for purpose, lines in zip((_TRAIN, _TEST), LINES[data], strict=True)
     )
     labels = torch.arange(len(train)) // PER_CLASS
@@ -140,17 +161,17 @@ def make_points(data: str, seed: int) -> Points:
 
 
 def build_network(seed: int) -> nn.Sequential:
-    """Weights as torch draws them, from `seed`. The output is not normalised: the loss and the metrics do that."""
+    """Build a network with torch's default weights, drawn from `seed`. Loss and metrics normalize its output."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_generator(seed, _NET).initial_seed())
         return nn.Sequential(nn.Linear(2, 30), nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 2))
 
 
-def triplets(labels: Tensor, variant: str, switch: float, generator: Generator) -> Triplets:
-    """Every (a, p, n) of a batch, after the rule of the variant; each is switched or not on its own."""
+def list_triplets(labels: Tensor, variant: str, switch: float, generator: Generator) -> Triplets:
+    """List every (a, p, n) of a batch by the rule of the variant; each is switched independently."""
     same = labels[:, None] == labels[None, :]
-    kin = same & ~torch.eye(len(labels), dtype=torch.bool)
-    a, p, n = (kin[:, :, None] & ~same[:, None, :]).nonzero(as_tuple=True)  # a handful of points: they can be listed
+    positives = same & ~torch.eye(len(labels), dtype=torch.bool)
+    a, p, n = (positives[:, :, None] & ~same[:, None, :]).nonzero(as_tuple=True)  # few points, so all fit in memory
     switched = torch.rand(len(a), generator=generator) < switch
     negative = torch.where(switched, p, n)
     no_pull = torch.full_like(switched, variant in ("push-only", "as-published"))
@@ -159,51 +180,51 @@ def triplets(labels: Tensor, variant: str, switch: float, generator: Generator) 
     return Triplets(a, torch.where(no_pull, a, p), negative, torch.ones_like(switched))
 
 
-def _share(variant: str, switch: float | None) -> float:
+def _resolve_switch(variant: str, switch: float | None) -> float:
     if variant not in VARIANTS:
         raise ValueError(f"unknown variant {variant!r}{suggest(variant, VARIANTS)}; there are {', '.join(VARIANTS)}")
-    share = VARIANTS[variant] if switch is None else switch
-    if not 0.0 <= share <= 1.0:
+    fraction = VARIANTS[variant] if switch is None else switch
+    if not 0.0 <= fraction <= 1.0:
         raise ValueError(f"switch is a probability in [0, 1], got {switch}")
-    if share and not VARIANTS[variant]:
-        raise ValueError(f"{variant} switches nothing: leave switch out, or take switch, miner-rule or as-published")
-    return share
+    if fraction and not VARIANTS[variant]:
+        raise ValueError(f"{variant} switches nothing: leave switch out, or use switch, miner-rule or as-published")
+    return fraction
 
 
-def _drawn(line: Line, generator: Generator) -> Tensor:
+def _draw_points(line: Line, generator: Generator) -> Tensor:
     ends = torch.tensor(line)
-    places = torch.randperm(PLACES, generator=generator)[:PER_CLASS]
-    return ends[0] + (places / (PLACES - 1))[:, None] * (ends[1] - ends[0])
+    positions = torch.randperm(POINTS_PER_LINE, generator=generator)[:PER_CLASS]
+    return ends[0] + (positions / (POINTS_PER_LINE - 1))[:, None] * (ends[1] - ends[0])
 
 
-def _outcome(variant: str, switch: float, seed: int, given: Points) -> ToyResult:
-    net = build_network(seed)
-    loss, optimizer = Contrastive(margin=MARGIN), torch.optim.Adam(net.parameters(), lr=RATE)
+def _train_and_measure(variant: str, switch: float, seed: int, points: Points) -> ToyResult:
+    network = build_network(seed)
+    loss, optimizer = Contrastive(margin=MARGIN), torch.optim.Adam(network.parameters(), lr=RATE)
     batches, switches = derive_generator(seed, _BATCHES), derive_generator(seed, _SWITCH)
     for _ in range(STEPS):
-        chosen = torch.randperm(len(given.train), generator=batches)[:BATCH]
-        labels = given.train_labels[chosen]
-        value = loss(net(given.train[chosen]), labels, tuples=triplets(labels, variant, switch, switches))
+        chosen = torch.randperm(len(points.train), generator=batches)[:BATCH]
+        labels = points.train_labels[chosen]
+        value = loss(network(points.train[chosen]), labels, tuples=list_triplets(labels, variant, switch, switches))
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
     with torch.no_grad():
-        train, test = (nn.functional.normalize(net(rows)) for rows in (given.train, given.test))
+        train, test = (nn.functional.normalize(network(rows)) for rows in (points.train, points.test))
     values = spectrum(train)
-    recall = evaluate(test, given.test_labels, metrics=["recall@1"])["recall@1"]
-    return ToyResult(seed, float(values[1] / values.sum()), smallest_angle(test, given.test_labels), recall)
+    recall = evaluate(test, points.test_labels, metrics=["recall@1"])["recall@1"]
+    return ToyResult(seed, float(values[1] / values.sum()), compute_smallest_angle(test, points.test_labels), recall)
 
 
-def smallest_angle(embeddings: Tensor, labels: Tensor) -> float:
-    """Degrees between the directions of the two classes' centres that are closest.
+def compute_smallest_angle(embeddings: Tensor, labels: Tensor) -> float:
+    """Compute the smallest angle between the centers of two classes, in degrees.
 
-    >>> smallest_angle(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]), torch.tensor([0, 1, 2]))
+    >>> compute_smallest_angle(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]), torch.tensor([0, 1, 2]))
     90.0
     """
     rows = embeddings.double()
-    centres = torch.stack([rows[labels == label].mean(dim=0) for label in torch.unique(labels)])
-    first, second = torch.triu_indices(len(centres), len(centres), offset=1)
-    x, y = nn.functional.normalize(centres[first]), nn.functional.normalize(centres[second])
-    # twice the half angle: exact where the arc cosine is not, at angles near zero
+    centers = torch.stack([rows[labels == label].mean(dim=0) for label in torch.unique(labels)])
+    first, second = torch.triu_indices(len(centers), len(centers), offset=1)
+    x, y = nn.functional.normalize(centers[first]), nn.functional.normalize(centers[second])
+    # twice the half angle, which is exact near zero, unlike the arc cosine
     half = torch.atan2((x - y).norm(dim=1), (x + y).norm(dim=1))
     return float(torch.rad2deg(2.0 * half).min())

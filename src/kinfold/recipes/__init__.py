@@ -1,33 +1,41 @@
-"""Recipes that come with the package: TOML files by name. The tables of the papers are in `recipes.papers`."""
+"""Recipes of the package: TOML files by name. Published tables are in `kinfold.papers`."""
 
 from pathlib import Path
+
+__all__ = ["find_recipe", "list_recipes"]
 
 FOLDER = Path(__file__).parent
 
 
 def list_recipes() -> list[str]:
-    """Every recipe, without its ending.
+    """List the names of all recipes.
 
-    >>> "glyphs" in names()
-    True
+    Example:
+        >>> "glyphs" in list_recipes()
+        True
     """
-    paths = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.toml"))
-    return sorted(path.with_suffix("").as_posix() for path in paths if path.parts[0] != "papers")
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe: one of your own by its path, or one of ours by its name."""
+    """Return the file of a recipe.
+
+    Args:
+        name: The path of a .toml file, or a name of `list_recipes()`.
+
+    Raises:
+        ValueError: If there is no such recipe; the message has the nearest name.
+    """
     from kinfold.registry import suggest
 
-    own = Path(name)
-    if own.suffix == ".toml" or own.is_file():
-        if not own.is_file():
-            raise ValueError(f"there is no recipe {own}")
-        return own
-    path = FOLDER / f"{name}.toml"
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        if not path.is_file():
+            raise ValueError(f"there is no recipe {path}")
+        return path
     if name not in list_recipes():
         raise ValueError(
             f"recipe {name!r} not found{suggest(name, list_recipes())}; "
             f"give a .toml file or one of {', '.join(list_recipes())}"
         )
-    return path
+    return FOLDER / f"{name}.toml"

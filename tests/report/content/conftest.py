@@ -3,14 +3,14 @@
 import pytest
 
 from kinfold.report import collect_content
-from tests.experiments.tiny import TWELVE, made, suite
+from tests.experiments.tiny import TWELVE_RUNS, run_inline, suite
 from tests.report.runs import feature_run
 
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    made(suite(folder, **{**TWELVE, "seeds": [0, 1, 2]}), folder / "tiny")
+    run_inline(suite(folder, **{**TWELVE_RUNS, "seeds": [0, 1, 2]}), folder / "tiny")
     return folder / "tiny"
 
 
@@ -28,5 +28,5 @@ def finished(tmp_path_factory):
 def folded(tmp_path_factory):
     """One repeat of a protocol of four folds."""
     folder = tmp_path_factory.mktemp("folded")
-    made(suite(folder, protocol="reality-check", base={"training": {"steps": 2}}), folder / "tiny")
+    run_inline(suite(folder, protocol="reality-check", base={"training": {"steps": 2}}), folder / "tiny")
     return folder / "tiny"

@@ -22,9 +22,9 @@ def test_means_and_intervals_are_those_of_the_repeats(bench, of_bench):
             expected = compute_interval([Repeat.open(folder).scores["separated"][column["key"]] for folder in folders])
             cell = row["cells"][column["key"]]
             assert (cell["mean"], cell["half_width"], cell["count"]) == (expected.mean, expected.half_width, 3)
-    compared = Bench.open(bench).compared("tiny", "separated")
+    compared = Bench.open(bench).compare("tiny", "separated")
     # methods that selected the start are not compared; tests/experiments/test_results.py has such a bench
-    listed = [row for row in compared.rows if not {row.first, row.second} & {*compared.untrained}]
+    listed = [row for row in compared.pairs if not {row.first, row.second} & {*compared.untrained}]
     assert [(row["p"], row["adjusted"]) for row in table["comparisons"]] == [(r.p, r.adjusted) for r in listed]
 
 
@@ -38,7 +38,7 @@ def test_the_best_row_comes_first(of_bench):
 def test_notes_explain_intervals_and_caution_about_few_repeats(of_bench):
     (table,) = of_bench["tables"]
     assert any(note.startswith("±: half width of the 95 % interval of the mean") for note in table["notes"])
-    assert any(note.startswith("caution: with 3 repeats the test leans on") for note in table["notes"])
+    assert any(note.startswith("caution: with 3 repeats the test relies on") for note in table["notes"])
 
 
 def test_the_command_of_a_row_reproduces_its_numbers(bench, of_bench, tmp_path, monkeypatch, capsys):

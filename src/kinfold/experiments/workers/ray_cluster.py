@@ -1,6 +1,6 @@
-"""Workers on a Ray cluster: every cell is a task of Ray, made wherever a core is free.
+"""Workers on a Ray cluster: every run is a task of Ray, on any node with a free core.
 
-The folder of the bench and the data must lie on a file system that all nodes see under the same path, and kinfold must
+The folder of the bench and the data must be on a file system that all nodes see under the same path, and kinfold must
 be installed on all of them.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kinfold import registry
-from kinfold.experiments.workers.processes import GRACE, Progress, check_workers
-from kinfold.experiments.workers.tasks import Task, TaskResult
+from kinfold.experiments.workers.processes import GRACE, check_workers
+from kinfold.experiments.workers.tasks import Progress, Task, TaskResult
 from kinfold.optional import import_optional
 
 LOCAL = "local"
@@ -24,19 +24,19 @@ LOOPBACK = "127.0.0.1"
 
 
 class RayCluster:
-    """The cluster at `address`, with `threads` cores for each task.
+    """Workers on a Ray cluster.
 
-    "local" starts Ray on this machine for `jobs` tasks at a time, and ends it at the close; it listens on the loopback
-    interface alone, so that no other machine can reach it. "auto" joins the cluster that this machine belongs to,
-    "host:port" or "ray://host:port" another one, with as many tasks as it has room for. A cell that is lost with its
-    worker is not tried again by Ray but by the bench. How far a cell is, is not told while it is being made.
+    "local" starts Ray on this machine for `jobs` tasks at a time, and `close` ends it. It listens on the loopback
+    interface only, so that no other machine can reach it. "auto" joins the cluster of this machine, "host:port" or
+    "ray://host:port" another one, with as many tasks as it has cores for. Ray does not retry a task whose worker is
+    lost; the bench does. Tasks report no progress while they run.
 
     Args:
         address: "local", "auto", "host:port" or "ray://host:port".
         jobs: How many tasks run at a time, for "local".
-        threads: Cores and threads of each.
-        timeout: Seconds without progress after which the process of a task is ended; None waits for ever.
-        grace: Seconds that tasks have to save and stop when the bench is stopped; then they are ended.
+        threads: Cores and threads of each task.
+        timeout: Seconds without progress after which the process of a task is ended; None waits forever.
+        grace: Seconds that tasks have to save and stop when the bench is stopped, before they are killed.
     """
 
     def __init__(
@@ -47,45 +47,51 @@ class RayCluster:
         self._threads, self._timeout, self._grace = threads, timeout, grace
         self._tasks = dict[Any, Task]()
         self._stopped_at: float | None = None
-        self._joined = bool(self._ray.is_initialized())  # by whoever called us, who will also end it
+        self._joined = bool(self._ray.is_initialized())  # by the caller, who will also end it
         if not self._joined:
             self._start(address, jobs * threads)
-        self._room = jobs if address == LOCAL else None
-        self._make = self._ray.remote(max_retries=0, num_cpus=threads)(_made)
+        self._jobs = jobs if address == LOCAL else None
+        self._run_remote = self._ray.remote(max_retries=0, num_cpus=threads)(_run_on_node)
 
     @property
     def free(self) -> int:
-        room = self._room
-        if room is None:  # nodes come and go
-            room = int(self._ray.cluster_resources().get("CPU", 0)) // self._threads
-        return room - len(self._tasks)
+        """How many more tasks can start now."""
+        jobs = self._jobs
+        if jobs is None:  # nodes come and go
+            jobs = int(self._ray.cluster_resources().get("CPU", 0)) // self._threads
+        return jobs - len(self._tasks)
 
     def submit(self, task: Task) -> None:
-        # the same names and places to import from as here
-        made = self._make.remote(_whole(task), self._threads, registry.list_added(), sys.path, self._timeout)
-        self._tasks[made] = task
+        """Start a task."""
+        # with the registered names and the import path of this process
+        handle = self._run_remote.remote(
+            _resolve_folder(task), self._threads, registry.list_added(), sys.path, self._timeout
+        )
+        self._tasks[handle] = task
 
     def wait(self, seconds: float, progress: Progress) -> list[TaskResult]:
+        """Wait at most this long for results; return as soon as there is one."""
         if not self._tasks:
             time.sleep(seconds)
             return []
         ready, _ = self._ray.wait([*self._tasks], timeout=seconds)
-        outcomes = [self._ended(made, self._tasks.pop(made)) for made in ready]
+        results = [self._read_result(handle, self._tasks.pop(handle)) for handle in ready]
         if self._stopped_at is not None and time.monotonic() - self._stopped_at > self._grace:
-            for made in self._tasks:
-                self._ray.cancel(made, force=True)
-        return outcomes
+            for handle in self._tasks:
+                self._ray.cancel(handle, force=True)
+        return results
 
     def stop(self) -> None:
-        """A task that is being made gets what Ctrl-C gives it, and saves; one that waits for a core is dropped.
+        """Interrupt running tasks as Ctrl-C does, so that they save; drop tasks that wait for a core.
 
-        A task that does not react to this within the grace period is ended by force.
+        A task that does not react within the grace period is killed.
         """
         self._stopped_at = time.monotonic()
-        for made in self._tasks:
-            self._ray.cancel(made)
+        for handle in self._tasks:
+            self._ray.cancel(handle)
 
     def close(self) -> None:
+        """Stop what runs, and end Ray if it was started here."""
         if self._tasks:
             self.stop()
             self._ray.wait([*self._tasks], num_returns=len(self._tasks), timeout=self._grace)
@@ -109,42 +115,40 @@ class RayCluster:
             return
         try:
             self._ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError) as wrong:
-            raise ValueError(f"no Ray cluster answers at {address!r}: {wrong}; start one with `ray start`") from None
+        except (ConnectionError, RuntimeError) as error:
+            raise ValueError(f"no Ray cluster answers at {address!r}: {error}; start one with `ray start`") from None
 
-    def _ended(self, made: Any, task: Task) -> TaskResult:
+    def _read_result(self, handle: Any, task: Task) -> TaskResult:
         errors = self._ray.exceptions
         try:
-            outcome: TaskResult = self._ray.get(made)
-        except errors.RayError as wrong:
-            if self._stopped_at is not None or isinstance(wrong, errors.TaskCancelledError):
+            result: TaskResult = self._ray.get(handle)
+        except errors.RayError as error:
+            if self._stopped_at is not None or isinstance(error, errors.TaskCancelledError):
                 return TaskResult(task.name, 0.0, stopped=True)
-            lost = isinstance(wrong, errors.WorkerCrashedError | errors.NodeDiedError | errors.OutOfMemoryError)
-            return TaskResult(task.name, 0.0, self._explain(wrong), lost=lost)
-        return outcome
+            lost = isinstance(error, errors.WorkerCrashedError | errors.NodeDiedError | errors.OutOfMemoryError)
+            return TaskResult(task.name, 0.0, self._explain(error), lost=lost)
+        return result
 
-    def _explain(self, wrong: Exception) -> str:
+    def _explain(self, error: Exception) -> str:
         errors = self._ray.exceptions
-        if isinstance(wrong, errors.OutOfMemoryError):
-            return "out of memory: take smaller batches, or give every cell more cores (--threads) so that fewer run"
-        if isinstance(wrong, errors.WorkerCrashedError):
+        advice = "use smaller batches, or more cores for each run (--threads), so that fewer run at a time"
+        if isinstance(error, errors.OutOfMemoryError):
+            return f"out of memory: {advice}"
+        if isinstance(error, errors.WorkerCrashedError):
             hung = (
                 "" if self._timeout is None else f"it made no progress for {self._timeout:g} seconds (--timeout), or "
             )
-            return (
-                f"{hung}its process on the cluster was ended from outside, most likely for want of memory: take "
-                "smaller batches, or give every cell more cores (--threads) so that fewer run at a time"
-            )
-        return f"the cluster could not make it: {wrong}"  # its node is gone, kinfold is not installed there, ...
+            return f"{hung}its process on the cluster was killed, most likely because memory ran out: {advice}"
+        return f"the cluster could not run it: {error}"  # its node is gone, kinfold is not installed there, ...
 
 
 @contextmanager
 def _loopback_only() -> Iterator[None]:
-    """Have `ray.init` take 127.0.0.1 for the address of this machine.
+    """Let `ray.init` use 127.0.0.1 as the address of this machine.
 
     Servers of Ray listen on all interfaces unless the address of their node is 127.0.0.1, and `ray.init` replaces a
-    given 127.0.0.1 by that of a network card. It does not where clusters are switched off, as they are on macOS and
-    Windows. The variable is for the processes that Ray starts, the constant for this one, which may have read it.
+    given 127.0.0.1 by that of a network card. It does not where clusters are disabled, as on macOS and Windows. The
+    variable is for the processes that Ray starts, the constant for this one, which may have read it already.
     """
     constants: Any = import_module("ray._private.ray_constants")
     variable = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -161,16 +165,16 @@ def _loopback_only() -> Iterator[None]:
             os.environ[variable] = before
 
 
-def _whole(task: Task) -> Task:
-    """A task has another working directory on another node."""
+def _resolve_folder(task: Task) -> Task:
+    """The task with an absolute folder: another node has another working directory."""
     return Task(task.kind, task.name, Path(task.folder).resolve(), dict(task.tables))
 
 
-def _made(
+def _run_on_node(
     task: Task, threads: int, registered: list[tuple[str, str, str]], path: list[str], timeout: float | None
 ) -> TaskResult:
-    """On a node of the cluster."""
-    sys.path[:] = [*path, *(place for place in sys.path if place not in path)]
+    """Run a task on a node of the cluster."""
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
     import torch
 
     from kinfold.experiments.workers.tasks import run_task
@@ -180,20 +184,19 @@ def _made(
         registry.register(kind, name, target)
     start = time.monotonic()
     if not task.folder.parents[_depth(task)].is_dir():
-        why = (
-            f"{os.uname().nodename} does not see {task.folder}: a bench on a cluster needs a folder that all nodes see"
-        )
-        return TaskResult(task.name, 0.0, why)
+        node = os.uname().nodename
+        error = f"{node} does not see {task.folder}: a bench on a cluster needs a folder that all nodes see"
+        return TaskResult(task.name, 0.0, error)
 
     def watch(*progress: object) -> None:
-        """Begin to wait for the next sign of progress; without one this process ends, whatever it is stuck in."""
+        """Restart the timeout; without progress within it this process ends."""
         if timeout is not None:
             faulthandler.dump_traceback_later(timeout, exit=True, file=2)
 
     try:
         watch()
         return run_task(task, watch)
-    except KeyboardInterrupt:  # cancelled outside of a training
+    except KeyboardInterrupt:  # canceled outside of a training
         return TaskResult(task.name, time.monotonic() - start, stopped=True)
     except SystemExit as end:
         return TaskResult(task.name, time.monotonic() - start, f"it ended its process with exit code {end.code}")
@@ -202,5 +205,5 @@ def _made(
 
 
 def _depth(task: Task) -> int:
-    """How far the folder of a task lies below that of the bench, counted as Path.parents does."""
+    """Depth of the folder of a task below that of the bench, counted as Path.parents does."""
     return len(Path(task.name).parts) - 1

@@ -1,4 +1,4 @@
-"""What a worker of a bench is given, what it does with it, and what it answers."""
+"""A task of a bench, what a worker does with it, and how it ended."""
 
 import json
 import time
@@ -18,14 +18,20 @@ from kinfold.training import Event, Run, Stopped, configure, train
 from kinfold.training.config import resolution
 from kinfold.training.run_folder import RunFolder
 
-PATIENCE = 10.0  # seconds to wait for a folder that a worker of a killed bench may still hold
-Tell = Callable[[str, float], object]
+LOCK_TIMEOUT = 10.0  # seconds to wait for a folder that a worker of a killed bench may still hold
+Progress = Callable[[str, float], object]  # name of a task, fraction of it that is complete
 
 
 @dataclass(frozen=True)
 class Task:
-    """name: unique in the bench, and its folder below that of the bench. train: make a run. test: open the test classes
-    of a repeat whose folds are all trained."""
+    """One unit of work.
+
+    Attributes:
+        kind: "train" trains a run; "test" measures the test classes for a repeat whose folds are all trained.
+        name: Unique in the bench: its folder, relative to that of the bench.
+        folder: The same folder as a path.
+        tables: The recipe of a run.
+    """
 
     kind: Literal["train", "test"]
     name: str
@@ -38,10 +44,12 @@ class TaskResult:
     """How a task ended.
 
     Attributes:
-        error: What went wrong; None where the task is done.
-        stopped: It was asked to stop and saved its state, which is no error.
-        details: The traceback of an error.
-        lost: Its process was ended by a signal or hung. This says nothing about the task, which may be tried again.
+        name: Name of the task.
+        seconds: How long it took.
+        error: Error message; None where the task succeeded or was stopped.
+        stopped: The task was asked to stop and saved its state, which is not an error.
+        details: Traceback of an error.
+        lost: Its process was killed by a signal or hung. The task itself may be fine, and can be tried again.
     """
 
     name: str
@@ -52,70 +60,72 @@ class TaskResult:
     lost: bool = False
 
     @property
-    def done(self) -> bool:
+    def succeeded(self) -> bool:
+        """Whether the task ended without an error."""
         return self.error is None and not self.stopped
 
 
-def run_task(task: Task, tell: Tell | None = None) -> TaskResult:
-    """Do it; whatever goes wrong is an outcome, so that the other tasks go on."""
+def run_task(task: Task, progress: Progress | None = None) -> TaskResult:
+    """Run a task. An error is returned as its result, so that other tasks continue."""
     start = time.monotonic()
     try:
-        _perform(task, tell)
+        if task.kind == "test":
+            _test_repeat(task)
+        else:
+            _train_run(task, progress)
     except Stopped:
         return TaskResult(task.name, time.monotonic() - start, stopped=True)
-    except Exception as wrong:
-        if _of_memory(wrong):
-            return _failed(task, start, "out of memory: take smaller batches, or run fewer cells at a time (--jobs)")
-        known = isinstance(wrong, ValueError | OSError | ImportError)  # messages that say how to mend it
-        return _failed(task, start, str(wrong) if known else f"{type(wrong).__name__}: {wrong}")
+    except Exception as error:
+        if _is_out_of_memory(error):
+            message = "out of memory: use smaller batches, or fewer runs at a time (--jobs)"
+        elif isinstance(error, ValueError | OSError | ImportError):  # their messages say what to do
+            message = str(error)
+        else:
+            message = f"{type(error).__name__}: {error}"
+        return TaskResult(task.name, time.monotonic() - start, message, details=traceback.format_exc())
     return TaskResult(task.name, time.monotonic() - start)
 
 
-def _perform(task: Task, tell: Tell | None) -> None:
-    if task.kind == "test":
-        settings = Run.open(task.folder / "fold-0").config.data
-        repeat = Repeat.open(task.folder, _loaded(settings.name, settings.root, json.dumps(settings.options)))
-        if not repeat.tested:
-            repeat.test()
-        return
-    given = configure(task.tables)
-    dataset = _loaded(given.data.name, given.data.root, json.dumps(given.data.options))
-    place = RunFolder(task.folder)
+def _test_repeat(task: Task) -> None:
+    settings = Run.open(task.folder / "fold-0").config.data
+    repeat = Repeat.open(task.folder, _load_dataset(settings.name, settings.root, json.dumps(settings.options)))
+    if not repeat.tested:
+        repeat.test()
+
+
+def _train_run(task: Task, progress: Progress | None) -> None:
+    config = configure(task.tables)
+    dataset = _load_dataset(config.data.name, config.data.root, json.dumps(config.data.options))
 
     def report(event: Event) -> None:
-        if tell is not None and event.steps:
-            tell(task.name, event.step / event.steps)
+        if progress is not None and event.steps:
+            progress(task.name, event.step / event.steps)
 
-    waited = time.monotonic() + PATIENCE
+    give_up_at = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
-            if not place.begun:
-                train(given, task.folder, dataset=dataset, callbacks=[report])
+            if not RunFolder(task.folder).begun:
+                train(config, task.folder, dataset=dataset, callbacks=[report])
             else:
-                before = Run.open(task.folder).config
-                if resolution.resolve_config(given, dataset) != before:
+                if resolution.resolve_config(config, dataset) != Run.open(task.folder).config:
                     raise ValueError(
-                        f"{task.folder} was begun with other settings than the suite has now; "
+                        f"{task.folder} was started with other settings than the suite has now; "
                         "choose another folder for the bench, or move that one away"
                     )
                 train(folder=task.folder, resume=True, dataset=dataset, callbacks=[report])
             return
         except FolderLockedError:
-            if time.monotonic() > waited:
+            if time.monotonic() > give_up_at:
                 raise
             time.sleep(0.2)
 
 
 @lru_cache(maxsize=2)
-def _loaded(name: str, root: str | None, options: str) -> Dataset:
-    """Many cells learn from the same data: it is read once for all that a worker makes."""
+def _load_dataset(name: str, root: str | None, options: str) -> Dataset:
+    """Load a data set once for all runs of a worker that use it."""
     return load(name, root, **json.loads(options))
 
 
-def _of_memory(wrong: Exception) -> bool:
-    """torch has an error of its own for GPUs, and a plain one for the memory of the machine."""
-    return isinstance(wrong, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(wrong)
-
-
-def _failed(task: Task, start: float, error: str) -> TaskResult:
-    return TaskResult(task.name, time.monotonic() - start, error, details=traceback.format_exc())
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch has its own error for the memory of GPUs, and a plain RuntimeError for that of the machine."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

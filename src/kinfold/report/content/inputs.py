@@ -124,13 +124,13 @@ class ReportInputs:
         """Run or repeat of a benchmark -> its error. Errors in a hyper-parameter search are not included."""
         if self.bench is None:
             return {}
-        suite, folder = self.bench.suite, self.bench.place
+        suite, folder = self.bench.suite, self.bench.bench_folder
         failures: dict[str, str] = {}
         for method in self.methods:
             for seed in suite.seeds:
                 runs = [BenchRun(method.data, method.name, seed, fold) for fold in range(suite.folds)]
-                for name in (*(run.name for run in runs), runs[0].repeat):
-                    record = folder.record(name)
+                for name in (*(run.name for run in runs), runs[0].repeat_name):
+                    record = folder.read_record(name)
                     if record is not None and record["error"] is not None:
                         failures[name] = record["error"]
         return failures
@@ -145,7 +145,7 @@ def find_inputs(folder: Path | str) -> ReportInputs:
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; give that of a run (kinfold train) or a bench (kinfold bench)")
-    if BenchFolder(folder).begun:
+    if BenchFolder(folder).started:
         return _open_bench(Bench.open(folder))
     if is_repeat(folder):
         for fold in range(MAX_FOLDS):
@@ -182,15 +182,15 @@ def name_data(config: RunConfig) -> str:
 
 
 def _open_bench(bench: Bench) -> ReportInputs:
-    suite, folder = bench.suite, bench.place.path
+    suite, folder = bench.suite, bench.bench_folder.path
     methods = []
-    for data in suite.sources:
+    for data in suite.datasets:
         for method in suite.methods:
             repeats = []
             for seed in suite.seeds:
                 bench_runs = [BenchRun(data, method, seed, fold) for fold in range(suite.folds)]
-                runs = _open_started(bench.place.inside(run.name) for run in bench_runs)
-                repeats.append(_create_repeat(folder / bench_runs[0].repeat, seed, runs))
+                runs = _open_started(bench.bench_folder.resolve_path(run.name) for run in bench_runs)
+                repeats.append(_create_repeat(folder / bench_runs[0].repeat_name, seed, runs))
             methods.append(ReportMethod(data, method, repeats))
     return ReportInputs(folder, methods, bench)
 

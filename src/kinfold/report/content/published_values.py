@@ -7,7 +7,7 @@ from typing import Any
 
 from kinfold.files.documents import read_result
 from kinfold.files.paths import check_path
-from kinfold.papers.reading import COLUMN_GROUPS, measured
+from kinfold.papers.table_files import COLUMN_GROUPS, parse_metric
 from kinfold.report.content.path_redaction import redact_paths
 
 FILE = "published.json"  # written by `kinfold reproduce`
@@ -115,7 +115,7 @@ def _select_columns(columns: Mapping[str, Any], result: str) -> dict[str, Any]:
     values = {}
     for column, value in columns.items():
         group = "concatenated" if column.endswith(COLUMN_GROUPS[1]) else "separated"
-        metric = measured(column)
+        metric = parse_metric(column)
         if metric is not None and group == result:
             values[metric] = value
     return values

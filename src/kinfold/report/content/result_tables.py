@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kinfold.experiments.statistics import compare_methods
-from kinfold.experiments.tables import AS_THEY_ARE, Entry, assemble_rows, describe_caution
+from kinfold.experiments.tables import NOT_PERCENT, TableEntry, assemble_rows, describe_caution
 from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
 from kinfold.report.content.path_redaction import display_folder, redact_config, redact_paths
 from kinfold.report.content.published_values import PublishedValues, read_published_values
@@ -134,7 +134,7 @@ def _describe_table(
     if sort_column is not None:
         rows.sort(key=lambda row: rank_mean(row["cells"][sort_column]["mean"], sort_column))
     for quoted in published.quoted:
-        entries = {column: Entry(None, value) for column, value in quoted.numbers.items()}
+        entries = {column: TableEntry(None, value) for column, value in quoted.numbers.items()}
         cells = _describe_cells(entries, columns, quoted.unreadable, quoted.printed)
         rows.append({**_describe_row(quoted.label, cells), "quoted": quoted.source})
     notes = _describe_notes(values, rows, untrained)
@@ -208,7 +208,7 @@ def _describe_caption(inputs: ReportInputs, data: str, result: str) -> str:
 
 
 def _describe_column(name: str) -> dict[str, Any]:
-    fraction = not name.startswith(AS_THEY_ARE)
+    fraction = not name.startswith(NOT_PERCENT)
     return {
         "key": name,
         "title": f"{name}, %" if fraction else name,
@@ -219,7 +219,7 @@ def _describe_column(name: str) -> dict[str, Any]:
 
 
 def _describe_cells(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, TableEntry],
     columns: Sequence[str],
     unreadable: Mapping[str, str] | None = None,
     printed: Mapping[str, str] | None = None,
@@ -227,7 +227,7 @@ def _describe_cells(
     """Cells by column; `unreadable` and `printed` are those of `PublishedValues`."""
     cells = {}
     for column in columns:
-        entry = entries.get(column, Entry(None))
+        entry = entries.get(column, TableEntry(None))
         interval, gain = entry.interval, entry.gain
         cells[column] = {
             "mean": None if interval is None else interval.mean,
@@ -268,8 +268,8 @@ def _compare(inputs: ReportInputs, values: Values, untrained: Sequence[str]) -> 
     baseline = None if inputs.bench is None else inputs.bench.suite.baseline
     test = compare_methods(scores, baseline, smaller_is_better=is_better(metric, 0.0, 1.0), untrained=untrained)
     return [
-        {**row._asdict(), "significant": test.find_significant(row.first, row.second), "column": metric}
-        for row in test.rows
+        {**row._asdict(), "significant": test.is_significant(row.first, row.second), "column": metric}
+        for row in test.pairs
         if not {row.first, row.second} & {*untrained}
     ]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from kinfold.experiments.tables import AS_THEY_ARE
+from kinfold.experiments.tables import NOT_PERCENT
 from kinfold.report.charts import Axis, Chart, Series
 from kinfold.report.content.inputs import ReportInputs, ReportMethod
 from kinfold.report.content.json_values import round_numbers
@@ -34,7 +34,7 @@ def describe_training(inputs: ReportInputs, missing: list[str]) -> list[Chart]:
 
 def _describe_chart(title: str, series: Sequence[Series]) -> Chart:
     is_loss = title.endswith("loss")
-    is_fraction = not is_loss and not title.split()[-1].startswith(AS_THEY_ARE)
+    is_fraction = not is_loss and not title.split()[-1].startswith(NOT_PERCENT)
     log = is_loss and needs_log_scale(series)
     y = Axis(title, "log" if log else "linear", (0.0, 1.0) if is_fraction else None)
     return Chart(f"training {title}", title, Axis("step", integer=True), y, series, note=LOG_NOTE if log else "")

@@ -5,18 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from kinfold.experiments.statistics import Interval
+from kinfold.experiments.table_styles import Style, escape_latex, escape_markdown, format_latex, format_markdown
 from kinfold.experiments.tables import (
-    Entry,
     Rows,
-    Style,
+    TableEntry,
     difference_unit,
-    escape_latex,
-    escape_markdown,
     format_difference,
-    format_latex,
-    format_markdown,
     format_probability,
-    render,
+    render_table,
 )
 
 STYLES: dict[str, Style] = {"md": "markdown", "tex": "latex"}
@@ -27,7 +23,7 @@ def format_tables(content: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]
     for table in content["tables"]:
         columns = [column["key"] for column in table["columns"]]
         rows, caption, gains = _create_rows(table), table["caption"], table.get("gains", [])
-        texts = {kind: render(rows, columns, style, caption, gains=gains) for kind, style in STYLES.items()}
+        texts = {kind: render_table(rows, columns, style, caption, gains=gains) for kind, style in STYLES.items()}
         yield f"table {caption}", {kind: _add_notes(text, table["notes"], kind) for kind, text in texts.items()}
         if table["comparisons"]:
             yield f"comparisons {caption}", _format_comparisons(table)
@@ -41,7 +37,7 @@ def _create_rows(table: dict[str, Any]) -> Rows:
     return rows
 
 
-def _create_entry(cell: dict[str, Any], row: dict[str, Any]) -> Entry:
+def _create_entry(cell: dict[str, Any], row: dict[str, Any]) -> TableEntry:
     count = cell["count"]
     interval = None if cell["mean"] is None else Interval(cell["mean"], _to_float(cell["half_width"]), count)
     note = cell["note"] or ("quoted" if row["quoted"] else "")
@@ -55,7 +51,7 @@ def _create_entry(cell: dict[str, Any], row: dict[str, Any]) -> Entry:
     if cell.get("start") is not None and cell.get("gain") is not None:
         start = Interval(cell["start"], math.nan, count)
         gain = Interval(cell["gain"], _to_float(cell["gain_half_width"]), count)
-    return Entry(interval, published, cell["bold"], note, start, gain)
+    return TableEntry(interval, published, cell["bold"], note, start, gain)
 
 
 def _to_float(value: float | None) -> float:

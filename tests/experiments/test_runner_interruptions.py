@@ -15,7 +15,7 @@ from kinfold.experiments import Bench, Interrupted, read_suite, run_bench
 from kinfold.experiments.bench_folder import BenchFolder
 from kinfold.experiments.workers.tasks import TaskResult, run_task
 from tests.cli.runs import run as command
-from tests.experiments.tiny import TWELVE, Inline, made, marks, results, suite, suite_file
+from tests.experiments.tiny import TWELVE_RUNS, Inline, read_results, run_inline, stat_scores, suite, write_suite
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 300.0  # seconds after which something is taken for stuck
@@ -46,25 +46,25 @@ def until(condition, what, process=None):
 
 def workers_of(process):
     """The process ids of the workers that a bench with this id started."""
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
         except OSError:
             continue
         if b"kinfold.experiments.workers.process_main" in words and str(process).encode() in words:
-            found.append(int(entry.name))
-    return found
+            result.append(int(entry.name))
+    return result
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The suite of twelve cells (and eight looks at the test classes), and what it gives when nobody disturbs it."""
+    """The suite of twelve runs (and eight looks at the test classes), and what it gives when nobody disturbs it."""
     folder = tmp_path_factory.mktemp("expected")
-    file = suite_file(folder, **TWELVE)
-    state, names = made(read_suite(file), folder / "bench")
-    assert (state.done, len(names), state.failed) == (20, 20, {})
-    return file, results(folder / "bench")
+    file = write_suite(folder, **TWELVE_RUNS)
+    state, names = run_inline(read_suite(file), folder / "bench")
+    assert (state.completed, len(names), state.failed) == (20, 20, {})
+    return file, read_results(folder / "bench")
 
 
 def killed_and_continued(file, folder, jobs, kills, moment):
@@ -78,8 +78,8 @@ def killed_and_continued(file, folder, jobs, kills, moment):
             _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode in ((0, -signal.SIGKILL) if number < kills else (0,)), errors
             until(lambda: not workers_of(process.pid), "the end of the workers")
-        now = marks(folder)
-        assert {name: now.get(name) for name in before} == before, "a finished cell was made again"
+        now = stat_scores(folder)
+        assert {name: now.get(name) for name in before} == before, "a finished run was made again"
         if number < kills:
             before = now
     return before
@@ -89,21 +89,21 @@ def test_killed_when_it_works_and_continued_gives_the_same_results(tmp_path, exp
     file, wanted = expected
     source = random.Random(0)
 
-    def cells(folder):
+    def runs(folder):
         return {str(path) for path in folder.rglob("fold-*")} if folder.exists() else set()
 
-    # A cell takes a few hundredths of a second: where this process is late, the bench may be through before the kill.
+    # A run takes a few hundredths of a second: where this process is late, the bench may be through before the kill.
     # Such an attempt must end alike too, but says little; another is made.
     for attempt in range(10):
         folder = tmp_path / f"bench-{attempt}"
 
         def moment(process, folder=folder):
-            there = cells(folder)
-            until(lambda: len(cells(folder)) >= len(there) + 2, "a cell to begin after another", process)
+            there = runs(folder)
+            until(lambda: len(runs(folder)) >= len(there) + 2, "a run to begin after another", process)
             time.sleep(source.uniform(0, 0.05))
 
         finished = killed_and_continued(file, folder, 1, 2, moment)
-        assert results(folder) == wanted
+        assert read_results(folder) == wanted
         if 0 < len(finished) < 12:
             return
     pytest.fail("the kills came too early or too late to mean anything")
@@ -119,7 +119,7 @@ def test_killed_at_any_moment_and_continued_gives_the_same_results(tmp_path, exp
         time.sleep(source.uniform(0, 8))
 
     killed_and_continued(file, folder, 2, 6, moment)
-    assert results(folder) == wanted
+    assert read_results(folder) == wanted
 
 
 class KilledError(BaseException):
@@ -127,30 +127,30 @@ class KilledError(BaseException):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_ended_around_every_cell_gives_the_same_results(tmp_path, expected, when):
-    """The folder as a kill leaves it between a cell and the note that it was made."""
+def test_killed_around_every_run_gives_the_same_results(tmp_path, expected, when):
+    """The folder as a kill leaves it between a run and the note that it was made."""
     file, wanted = expected
-    folder, given, ended = tmp_path / "bench", read_suite(file), []
+    folder, tiny_suite, ended = tmp_path / "bench", read_suite(file), []
 
     def once(task):
         if task.name in ended:
             return run_task(task)
         ended.append(task.name)
         if when == "after":
-            assert run_task(task).done
+            assert run_task(task).succeeded
         raise KilledError
 
     while True:
-        before = marks(folder)
+        before = stat_scores(folder)
         try:
-            made(given, folder, Inline(once))
+            run_inline(tiny_suite, folder, Inline(once))
         except KilledError:
             continue
         finally:
-            assert {name: mark for name, mark in marks(folder).items() if name in before} == before
+            assert {name: mark for name, mark in stat_scores(folder).items() if name in before} == before
         break
     assert len(ended) == 20
-    assert results(folder) == wanted
+    assert read_results(folder) == wanted
 
 
 def test_what_a_killed_start_leaves_behind_is_no_hindrance(tmp_path):
@@ -158,39 +158,39 @@ def test_what_a_killed_start_leaves_behind_is_no_hindrance(tmp_path):
     folder.mkdir()
     (folder / ".lock").touch()
     (folder / ".suite.toml.123.tmp").write_text('name = "ti')
-    made(suite(tmp_path), folder)
+    run_inline(suite(tmp_path), folder)
     (folder / "records" / "runs" / ".x.json.123.tmp").touch()
-    made(suite(tmp_path), folder)
+    run_inline(suite(tmp_path), folder)
     assert not [*folder.rglob("*.tmp")]
 
 
 def test_a_lock_of_a_killed_search_is_not_waited_for(tmp_path, monkeypatch):
     folder = tmp_path / "bench"
-    given = suite(tmp_path, **TWELVE)
+    tiny_suite = suite(tmp_path, **TWELVE_RUNS)
 
     def killed(task):
         raise KilledError
 
     with pytest.raises(KilledError):
-        made(given, folder, Inline(killed))
+        run_inline(tiny_suite, folder, Inline(killed))
     os.symlink(folder / "search" / "journal.log", folder / "search" / "journal.log.lock")
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
-    state, _ = made(given, folder)
-    assert state.done == 20
+    state, _ = run_inline(tiny_suite, folder)
+    assert state.completed == 20
 
 
 def test_a_folder_that_was_moved_goes_on_with_the_trial_it_was_at(tmp_path, expected):
     file, wanted = expected
-    given = read_suite(file)
+    tiny_suite = read_suite(file)
 
     def killed(task):
         raise KilledError
 
     with pytest.raises(KilledError):
-        made(given, tmp_path / "here", Inline(killed))
+        run_inline(tiny_suite, tmp_path / "here", Inline(killed))
     (tmp_path / "here").rename(tmp_path / "there")
-    made(given, tmp_path / "there")
-    assert results(tmp_path / "there") == wanted
+    run_inline(tiny_suite, tmp_path / "there")
+    assert read_results(tmp_path / "there") == wanted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -205,15 +205,15 @@ def test_a_signal_saves_and_the_bench_goes_on_to_the_same_results(tmp_path, expe
         return run_task(task)
 
     with pytest.raises(Interrupted):
-        run_bench(read_suite(file), folder, lambda place: Inline(disturbed))
-    before = marks(folder)
+        run_bench(read_suite(file), folder, lambda key: Inline(disturbed))
+    before = stat_scores(folder)
     assert len(before) == 5
-    made(Bench.open(folder).suite, folder)
-    assert results(folder) == wanted
-    assert {name: marks(folder)[name] for name in before} == before
+    run_inline(Bench.open(folder).suite, folder)
+    assert read_results(folder) == wanted
+    assert {name: stat_scores(folder)[name] for name in before} == before
 
 
-def test_ctrl_c_ends_the_command_with_130_and_saves_what_is_being_made(tmp_path, expected):
+def test_ctrl_c_ends_the_command_with_130_and_saves_running_trainings(tmp_path, expected):
     """To the whole group, as a terminal sends it, in the middle of a training."""
     file, folder = expected[0], tmp_path / "bench"
     endless = [f"--set={key}=1000000" for key in ("training.steps", "evaluation.every")]
@@ -222,24 +222,24 @@ def test_ctrl_c_ends_the_command_with_130_and_saves_what_is_being_made(tmp_path,
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
-    assert f"everything is saved; go on with: kinfold bench --resume {folder}" in errors
+    assert f"everything is saved; continue with: kinfold bench --resume {folder}" in errors
     assert not workers_of(process.pid)
     assert not [*(folder / "records").rglob("*.json")]  # neither done nor failed
 
 
-def test_a_worker_that_somebody_ends_is_replaced_and_its_cell_goes_on(tmp_path, faults, capsys, monkeypatch):
+def test_a_worker_that_is_terminated_is_replaced_and_its_run_continues(tmp_path, faults, capsys, monkeypatch):
     loss = {"name": "terminated", "mark": str(tmp_path / "mark")}
-    file = suite_file(tmp_path, method=[{"name": "unlucky", "loss": loss}])
+    file = write_suite(tmp_path, method=[{"name": "unlucky", "loss": loss}])
     code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--jobs", 1)
     assert code == 0, errors
     assert (tmp_path / "mark").exists()
-    assert len(results(tmp_path / "bench")) > 0
+    assert len(read_results(tmp_path / "bench")) > 0
 
 
 def test_two_benches_in_one_folder_are_refused(tmp_path, capsys, monkeypatch):
-    file, folder = suite_file(tmp_path), tmp_path / "bench"
+    file, folder = write_suite(tmp_path), tmp_path / "bench"
     other = "import sys, time; from kinfold.experiments.bench_folder import BenchFolder\n"
-    other += "with BenchFolder(sys.argv[1]).held(): print('held', flush=True); time.sleep(600)"
+    other += "with BenchFolder(sys.argv[1]).lock(): print('held', flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", other, str(folder)], stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline() == b"held\n"
@@ -250,11 +250,11 @@ def test_two_benches_in_one_folder_are_refused(tmp_path, capsys, monkeypatch):
     finally:
         process.kill()
         process.communicate()
-    assert made(read_suite(file), folder)[0].done == 2
+    assert run_inline(read_suite(file), folder)[0].completed == 2
 
 
 def test_a_folder_that_is_no_bench_is_left_alone(tmp_path, capsys, monkeypatch):
-    file, folder = suite_file(tmp_path), tmp_path / "photos"
+    file, folder = write_suite(tmp_path), tmp_path / "photos"
     folder.mkdir()
     (folder / "wren.jpg").touch()
     code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", folder)
@@ -265,21 +265,21 @@ def test_a_folder_that_is_no_bench_is_left_alone(tmp_path, capsys, monkeypatch):
     assert "is not the folder of a bench" in errors
 
 
-def test_progress_counts_what_an_earlier_start_made(tmp_path):
-    given, told = suite(tmp_path, seeds=[0, 1]), []
+def test_progress_counts_runs_of_an_earlier_start(tmp_path):
+    tiny_suite, lines = suite(tmp_path, seeds=[0, 1]), []
     calls = []
 
     def fails_late(task):
         calls.append(task.name)
         return run_task(task) if len(calls) < 3 else TaskResult(task.name, 1.0, "tired")
 
-    made(given, tmp_path / "bench", Inline(fails_late))
+    run_inline(tiny_suite, tmp_path / "bench", Inline(fails_late))
 
     def watch(state, outcome):
-        told.append((state.done, state.kept, state.total, outcome and outcome.name))
+        lines.append((state.completed, state.reused, state.total, outcome and outcome.name))
 
-    state, names = made(given, tmp_path / "bench", watch=watch)
-    assert (state.done, state.kept, state.total, state.failed) == (4, 2, 4, {})
+    state, names = run_inline(tiny_suite, tmp_path / "bench", watch=watch)
+    assert (state.completed, state.reused, state.total, state.failed) == (4, 2, 4, {})
     assert names == calls[2:]
-    assert [name for *_, name in told if name] == names
-    assert BenchFolder(tmp_path / "bench").record(names[0])["error"] is None
+    assert [name for *_, name in lines if name] == names
+    assert BenchFolder(tmp_path / "bench").read_record(names[0])["error"] is None

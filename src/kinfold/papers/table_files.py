@@ -1,4 +1,4 @@
-"""From the TOML file of a published table to a `Table`: every key known, every row's settings fit to be trained."""
+"""Read the TOML file of a published table, and check every key and the settings of every row."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from kinfold import registry
-from kinfold.metrics.lookup import find_metric as known_metric
+from kinfold.metrics.lookup import find_metric
 from kinfold.papers.published import (
     UNREADABLE,
     Kind,
@@ -23,7 +23,7 @@ from kinfold.registry import suggest
 from kinfold.training.config.parsing import configure, parse_table
 
 COLUMN_GROUPS = (" separated", " concatenated")
-DRAWN = ("table", "space")  # kinds without an axis
+WITHOUT_AXIS = ("table", "space")  # kinds
 TOY = "toy"
 
 
@@ -46,7 +46,7 @@ class _Head:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _Row:
     """[[row]]"""
 
     name: str
@@ -66,45 +66,51 @@ class _File:
     on: dict[str, Any] = field(default_factory=dict)
 
 
-def table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
-    """The table that the tables of a TOML file describe; what is wrong is a ValueError that begins with the name.
+def build_table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
+    """Build a published table from the tables of its TOML file.
 
-    Published numbers may be decimals, which keep the digits that were printed; all other decimals become floats.
+    Args:
+        name: Name of the table.
+        tables: Tables of the file. Published numbers may be decimals, which keep all printed digits; all other decimals
+            become floats.
+
+    Raises:
+        ValueError: If anything is wrong; the message starts with the name.
     """
     try:
-        return _table(name, {key: _with_floats(value) for key, value in tables.items()})
-    except ValueError as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
+        return _build(name, {key: _with_floats(value) for key, value in tables.items()})
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
-def measured(metric: str) -> str | None:
-    """The metric of ours behind the name of a column; None where it is something else.
+def parse_metric(column: str) -> str | None:
+    """Return the metric in the name of a column; None where it is not one of ours.
 
-    >>> measured("precision@1 separated"), measured("seconds per step")
+    >>> parse_metric("precision@1 separated"), parse_metric("seconds per step")
     ('precision@1', None)
     """
     for group in COLUMN_GROUPS:
-        metric = metric.removesuffix(group)
+        column = column.removesuffix(group)
     try:
-        known_metric(metric)
+        find_metric(column)
     except ValueError:
         return None
-    return metric
+    return column
 
 
-def _table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
-    given = parse_table(_File, tables, "")
-    head = given.table
+def _build(name: str, tables: Mapping[str, Any]) -> PublishedTable:
+    file = parse_table(_File, tables, "")
+    head = file.table
     _check_head(head)
-    _check_among(given.on, head.data, "[on]", "table.data")
-    lines = [
-        parse_table(_Line, entry, f"row {entry.get('name', place)}") for place, entry in enumerate(given.row, start=1)
+    _check_names(file.on, head.data, "[on]", "table.data")
+    file_rows = [
+        parse_table(_Row, entry, f"row {entry.get('name', number)}") for number, entry in enumerate(file.row, start=1)
     ]
-    for line in lines:
-        _check_line(line, head)
-        if sum(other.name == line.name for other in lines) > 1:
-            raise ValueError(f"two rows are named {line.name!r}")
-    rows = tuple(row for line in lines for row in _rows(line, given))
+    for file_row in file_rows:
+        _check_row(file_row, head)
+        if sum(other.name == file_row.name for other in file_rows) > 1:
+            raise ValueError(f"two rows are named {file_row.name!r}")
+    rows = tuple(row for file_row in file_rows for row in _expand_row(file_row, file))
     for row in rows:
         _check_settings(row, head)
     _check_spread(rows, head)
@@ -133,36 +139,36 @@ def _check_head(head: _Head) -> None:
         raise ValueError("table.metrics and table.data name each thing once")
     if head.kind in ("table", "curve"):
         for metric in head.metrics:
-            if measured(metric) is None:
+            if parse_metric(metric) is None:
                 near = suggest(metric, registry.names("metrics"))
                 raise ValueError(f"unknown metric {metric!r} in table.metrics{near}; kinfold.list('metrics') shows all")
     if head.kind != TOY:
         if head.protocol is None or head.selection is None or not head.data:
             raise ValueError('[table] needs data, protocol and selection, unless kind = "toy"')
-        _check_among(head.data, registry.names("datasets"), "table.data", "the data sets")
+        _check_names(head.data, registry.names("datasets"), "table.data", "the data sets")
     if head.kind == "curve" and not head.vary:
         raise ValueError("a curve needs [table.vary], its axis")
-    if head.kind in DRAWN and head.vary:
+    if head.kind in WITHOUT_AXIS and head.vary:
         raise ValueError(f'[table.vary] is the axis of a curve, and kind = "{head.kind}" has none')
     lengths = {len(values) if isinstance(values, list) else 0 for values in head.vary.values()}
     if head.vary and (0 in lengths or len(lengths) > 1):
         raise ValueError("[table.vary] has lists of values, all of one length")
 
 
-def _check_line(line: _Line, head: _Head) -> None:
+def _check_row(line: _Row, head: _Head) -> None:
     where = f"row {line.name}"
     if not re.fullmatch(r"[a-z0-9.]+(-[a-z0-9.]+)*", line.name):
-        raise ValueError(f"a row is named in small letters, digits and hyphens, got {line.name!r}")
+        raise ValueError(f"the name of a row has lower-case letters, digits and hyphens, got {line.name!r}")
     if line.quoted is not None and (line.settings or line.on):
-        raise ValueError(f"{where} is quoted and has settings: leave out the one or the other")
+        raise ValueError(f"{where} is quoted and has settings: leave one of them out")
     if head.kind == TOY and line.quoted is None and not isinstance(line.settings.get(TOY), dict):
         raise ValueError(f"{where} of a toy needs [row.settings.toy]")
-    _check_among(line.on, head.data, f"{where}, [row.on]", "table.data")
-    _check_among(line.published, _places(head), f"{where}, published", "table.data")
+    _check_names(line.on, head.data, f"{where}, [row.on]", "table.data")
+    _check_names(line.published, _list_data(head), f"{where}, published", "table.data")
     for data, cells in line.published.items():
         if not isinstance(cells, dict):
             raise ValueError(f"{where}, published.{data} must be a table of metrics, got {cells!r}")
-        _check_among(cells, head.metrics, f"{where}, published.{data}", "table.metrics")
+        _check_names(cells, head.metrics, f"{where}, published.{data}", "table.metrics")
 
 
 def _check_settings(row: PublishedRow, head: _Head) -> None:
@@ -171,8 +177,8 @@ def _check_settings(row: PublishedRow, head: _Head) -> None:
     for data in row.layers:
         try:
             configure(row.settings(data))
-        except ValueError as wrong:
-            raise ValueError(f"row {row.name} on {data}: {wrong}") from None
+        except ValueError as error:
+            raise ValueError(f"row {row.name} on {data}: {error}") from None
 
 
 def _check_spread(rows: Sequence[PublishedRow], head: _Head) -> None:
@@ -188,69 +194,70 @@ def _check_spread(rows: Sequence[PublishedRow], head: _Head) -> None:
         raise ValueError("[table] has a spread, but no number is published with a plus-minus sign: leave it out")
 
 
-def _check_among(words: Iterable[str], known: Sequence[str], where: str, what: str) -> None:
-    for word in words:
-        if word not in known:
-            raise ValueError(f"{where}: {word!r} is not in {what}{suggest(word, known)}; there are {', '.join(known)}")
+def _check_names(names: Iterable[str], valid: Sequence[str], where: str, what: str) -> None:
+    for name in names:
+        if name not in valid:
+            raise ValueError(f"{where}: {name!r} is not in {what}{suggest(name, valid)}; there are {', '.join(valid)}")
 
 
-def _places(head: _Head) -> list[str]:
-    """What a row may have numbers and settings for."""
+def _list_data(head: _Head) -> list[str]:
+    """Data sets for which a row may have numbers and settings."""
     return [*head.data, *([TOY] if head.kind == TOY and TOY not in head.data else [])]
 
 
-def _rows(line: _Line, given: _File) -> Iterator[PublishedRow]:
+def _expand_row(line: _Row, file: _File) -> Iterator[PublishedRow]:
     """The row itself, or one for each value of the axis."""
-    head = given.table
+    head = file.table
     if not head.vary:
-        yield _row(line, given, line.name, {}, _cells(line))
+        yield _build_row(line, file, line.name, {}, _parse_numbers(line))
         return
     count = len(next(iter(head.vary.values())))
-    for place in range(count):
-        at = {key: values[place] for key, values in head.vary.items()}
-        name = f"{line.name}@{next(iter(at.values()))}"
-        yield _row(line, given, name, at, _cells(line, place, count))
+    for index in range(count):
+        axis = {key: values[index] for key, values in head.vary.items()}
+        name = f"{line.name}@{next(iter(axis.values()))}"
+        yield _build_row(line, file, name, axis, _parse_numbers(line, index, count))
 
 
-def _row(
-    line: _Line, given: _File, name: str, at: Settings, published: dict[str, dict[str, PublishedNumber]]
+def _build_row(
+    line: _Row, file: _File, name: str, axis: Settings, published: dict[str, dict[str, PublishedNumber]]
 ) -> PublishedRow:
     layers: dict[str, tuple[Settings, ...]] = {}
     if line.quoted is None:
-        for data in _places(given.table):
-            own = (given.base, given.on.get(data, {}), line.settings, line.on.get(data, {}))
-            layers[data] = (*_from_head(given.table, data), *own, *(_nested(key, value) for key, value in at.items()))
+        for data in _list_data(file.table):
+            tables = (file.base, file.on.get(data, {}), line.settings, line.on.get(data, {}))
+            axis_tables = (_nest(key, value) for key, value in axis.items())
+            layers[data] = (*_build_head_settings(file.table, data), *tables, *axis_tables)
     return PublishedRow(
-        name, line.label, published, line.quoted, tuple(line.caveats), next(iter(at.values()), None), layers
+        name, line.label, published, line.quoted, tuple(line.caveats), next(iter(axis.values()), None), layers
     )
 
 
-def _from_head(head: _Head, data: str) -> Iterator[Settings]:
-    """What [table] says about every run: data set and protocol, what is measured and selected on."""
+def _build_head_settings(head: _Head, data: str) -> Iterator[Settings]:
+    """Settings of every run from [table]: data set, protocol, metrics and selection."""
     if head.kind == TOY:
         return
     yield {"data": {"name": data, "protocol": head.protocol}, "evaluation": {"selection": head.selection}}
-    metrics = [*dict.fromkeys(name for name in map(measured, head.metrics) if name is not None)]
+    metrics = [*dict.fromkeys(name for name in map(parse_metric, head.metrics) if name is not None)]
     if metrics:
         yield {"evaluation": {"metrics": metrics, "metric": metrics[0]}}
 
 
-def _cells(line: _Line, place: int | None = None, count: int = 1) -> dict[str, dict[str, PublishedNumber]]:
-    """The published numbers of a row, on a curve those at one place of `count`."""
+def _parse_numbers(line: _Row, index: int | None = None, count: int = 1) -> dict[str, dict[str, PublishedNumber]]:
+    """The published numbers of a row, on a curve those at one of `count` points."""
     return {
         data: {
-            metric: _cell(cell, place, count, f"row {line.name}, published.{data}, {metric}")
+            metric: _parse_number(cell, index, count, f"row {line.name}, published.{data}, {metric}")
             for metric, cell in cells.items()
         }
         for data, cells in line.published.items()
     }
 
 
-def _cell(cell: Any, place: int | None, count: int, where: str) -> PublishedNumber:
-    if place is not None and cell != UNREADABLE:
+def _parse_number(cell: Any, index: int | None, count: int, where: str) -> PublishedNumber:
+    if index is not None and cell != UNREADABLE:
         if not isinstance(cell, list) or len(cell) != count:
             raise ValueError(f"{where} must be {UNREADABLE!r} or a list of {count} values, got {cell!r}")
-        cell = cell[place]
+        cell = cell[index]
     if cell == UNREADABLE:
         return PublishedNumber(None)
     numbers = cell if isinstance(cell, list) else [cell]
@@ -262,7 +269,7 @@ def _cell(cell: Any, place: int | None, count: int, where: str) -> PublishedNumb
 
 
 def _with_floats(value: Any) -> Any:
-    """A copy with floats for decimals, except in what was published."""
+    """A copy with floats for decimals, except in published numbers."""
     if isinstance(value, Mapping):
         return {key: inner if key == "published" else _with_floats(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -270,7 +277,7 @@ def _with_floats(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _nested(key: str, value: Any) -> Settings:
+def _nest(key: str, value: Any) -> Settings:
     for part in reversed(key.split(".")):
         value = {part: value}
     return dict(value)

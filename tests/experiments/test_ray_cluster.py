@@ -1,4 +1,4 @@
-"""The same cells on a Ray cluster, which is a real one on this machine."""
+"""The same runs on a Ray cluster, which is a real one on this machine."""
 
 import ipaddress
 import os
@@ -14,12 +14,12 @@ import pytest
 from kinfold.experiments import Bench, Interrupted, run_bench
 from kinfold.experiments.workers.ray_cluster import RayCluster
 from tests.cli.runs import run as command
-from tests.experiments.test_failures import faulty
-from tests.experiments.tiny import TWELVE, made, marks, results, suite, suite_file
+from tests.experiments.test_runner_failures import faulty
+from tests.experiments.tiny import TWELVE_RUNS, read_results, run_inline, stat_scores, suite, write_suite
 
 
-def on_cluster(given, folder, jobs=2, **options):
-    state = run_bench(given, folder, lambda place: RayCluster("local", jobs, 1), **options)
+def on_cluster(tiny_suite, folder, jobs=2, **options):
+    state = run_bench(tiny_suite, folder, lambda key: RayCluster("local", jobs, 1), **options)
     Bench.open(folder).write()
     return state
 
@@ -30,7 +30,7 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch):
         RayCluster("local", 1, 1)
 
 
-def test_a_cluster_needs_room_for_one_at_least():
+def test_a_cluster_needs_at_least_one_job_and_thread():
     for jobs, threads in ((0, 1), (1, 0)):
         with pytest.raises(ValueError, match="must be at least 1, got 0"):
             RayCluster("local", jobs, threads)
@@ -49,7 +49,7 @@ def descendants(process):
 
 
 def listening_addresses(process):
-    """(name, address) of every TCP socket on which a process or one that it started listens, as the kernel tells."""
+    """(name, address) of every TCP socket on which a process or one that it started listens, as the kernel reports."""
     addresses = set()
     for number in descendants(process):
         with suppress(OSError):
@@ -85,11 +85,11 @@ def test_a_local_cluster_gives_the_same_results_and_no_other_machine_can_reach_i
     def watch(state, outcome):
         addresses.update(listening_addresses(os.getpid()))
 
-    given = suite(tmp_path)
-    state = on_cluster(given, tmp_path / "cluster", jobs=1, watch=watch)
-    assert (state.done, state.failed) == (2, {})
-    made(given, tmp_path / "here")
-    assert results(tmp_path / "cluster") == results(tmp_path / "here")
+    tiny_suite = suite(tmp_path)
+    state = on_cluster(tiny_suite, tmp_path / "cluster", jobs=1, watch=watch)
+    assert (state.completed, state.failed) == (2, {})
+    run_inline(tiny_suite, tmp_path / "here")
+    assert read_results(tmp_path / "cluster") == read_results(tmp_path / "here")
     assert {"gcs_server", "raylet"} <= {name for name, _ in addresses}
     assert {(name, address) for name, address in addresses if not address.is_loopback} == set()
     assert {key: os.environ.get(key) for key in before} == before
@@ -116,44 +116,44 @@ def test_a_ray_that_listens_elsewhere_is_ended_and_refused(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 def test_a_task_that_hangs_on_a_cluster_is_ended_and_tried_again(tmp_path, faults):
     pytest.importorskip("ray")
-    given = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])
+    tiny_suite = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])
     lost = []
 
     def watch(state, outcome):
         if outcome is not None and outcome.lost:
             lost.append(outcome.error)
 
-    state = run_bench(given, tmp_path / "bench", lambda place: RayCluster("local", 1, 1, timeout=60), watch=watch)
+    state = run_bench(tiny_suite, tmp_path / "bench", lambda key: RayCluster("local", 1, 1, timeout=60), watch=watch)
     assert len(lost) == 1
     assert "it made no progress for 60 seconds (--timeout), or its process" in lost[0]
-    assert (state.done, state.failed) == (2, {})
+    assert (state.completed, state.failed) == (2, {})
 
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_results_of_processes(tmp_path, capsys, monkeypatch):
     pytest.importorskip("ray")
-    file = suite_file(tmp_path, **TWELVE)
+    file = write_suite(tmp_path, **TWELVE_RUNS)
     for options in ("--out", tmp_path / "here"), ("--out", tmp_path / "cluster", "--cluster", "local"):
         code, _, errors = command(capsys, monkeypatch, "bench", file, "--jobs", 2, *options)
         assert code == 0, errors
-        assert "20/20" in errors  # twelve cells and eight looks at the test classes
-    assert results(tmp_path / "cluster") == results(tmp_path / "here")
+        assert "20/20" in errors  # twelve runs and eight looks at the test classes
+    assert read_results(tmp_path / "cluster") == read_results(tmp_path / "here")
     assert not (tmp_path / "cluster" / "log.txt").exists()  # no process of our own
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
-def test_cells_that_go_wrong_on_a_cluster_are_reported_and_the_others_finish(tmp_path, faults):
+def test_runs_that_fail_on_a_cluster_are_reported_and_the_others_finish(tmp_path, faults):
     pytest.importorskip("ray")
     methods = [faulty("raising"), faulty("out-of-memory"), faulty("killed"), faulty("leaving"), {"name": "good"}]
     state = on_cluster(suite(tmp_path, method=methods), tmp_path / "bench")
-    found = {name.split("/")[2]: why for name, why in state.failed.items()}
-    assert found["raising"] == "RuntimeError: no such luck"
-    assert found["out-of-memory"].startswith("out of memory: take smaller batches")
-    assert "was ended from outside, most likely for want of memory" in found["killed"]
-    assert found["leaving"] == "it ended its process with exit code 3"
-    assert set(found) == {"raising", "out-of-memory", "killed", "leaving"}
-    assert state.done == 2
+    result = {name.split("/")[2]: why for name, why in state.failed.items()}
+    assert result["raising"] == "RuntimeError: no such luck"
+    assert result["out-of-memory"].startswith("out of memory: use smaller batches")
+    assert "was killed, most likely because memory ran out" in result["killed"]
+    assert result["leaving"] == "it ended its process with exit code 3"
+    assert set(result) == {"raising", "out-of-memory", "killed", "leaving"}
+    assert state.completed == 2
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_a_bench_on_a_cluster_that_is_stopped_saves_and_goes_on(tmp_path, number
     """Stopped in the middle of a training, which is saved where it was."""
     pytest.importorskip("ray")
     long = {"training": {"steps": 1500, "save_every": 1_000_000}, "evaluation": {"every": 1_000_000}}
-    given = suite(tmp_path, base=long)
+    tiny_suite = suite(tmp_path, base=long)
     folder = tmp_path / "bench"
 
     def watch(state, outcome):
@@ -171,11 +171,11 @@ def test_a_bench_on_a_cluster_that_is_stopped_saves_and_goes_on(tmp_path, number
                 os.kill(os.getpid(), number)
 
     with pytest.raises(Interrupted):
-        on_cluster(given, folder, jobs=1, watch=watch)
-    before, saved = marks(folder), [*folder.rglob("checkpoints/*.safetensors")]
+        on_cluster(tiny_suite, folder, jobs=1, watch=watch)
+    before, saved = stat_scores(folder), [*folder.rglob("checkpoints/*.safetensors")]
     assert before == {}
     assert saved
     assert not [*(folder / "records").rglob("*.json")]
-    made(given, folder)
-    made(given, tmp_path / "alone")
-    assert results(folder) == results(tmp_path / "alone")
+    run_inline(tiny_suite, folder)
+    run_inline(tiny_suite, tmp_path / "alone")
+    assert read_results(folder) == read_results(tmp_path / "alone")

@@ -11,7 +11,7 @@ from kinfold.experiments import Bench
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.documents import write_result
 from kinfold.report.content.inputs import find_inputs
-from tests.experiments.tiny import SPACE, made, suite
+from tests.experiments.tiny import SPACE, run_inline, suite
 
 SEARCHED = {"method": [{"name": "contrastive", "search": SPACE}], "trials": 1}
 
@@ -19,7 +19,7 @@ SEARCHED = {"method": [{"name": "contrastive", "search": SPACE}], "trials": 1}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    made(suite(folder, **SEARCHED), folder / "bench")
+    run_inline(suite(folder, **SEARCHED), folder / "bench")
     return folder
 
 
@@ -27,8 +27,8 @@ def finished(tmp_path_factory):
 def bench(finished, tmp_path):
     """A bench of which one repeat is left to make."""
     shutil.copytree(finished / "bench", tmp_path / "bench")
-    given = suite(finished, **SEARCHED, seeds=[0, 1])
-    return tmp_path / "bench", given
+    tiny_suite = suite(finished, **SEARCHED, seeds=[0, 1])
+    return tmp_path / "bench", tiny_suite
 
 
 def contents(folder):
@@ -42,7 +42,7 @@ RUNS = ["runs", "runs/tiny", "runs/tiny/contrastive/seed-0", "runs/tiny/contrast
 
 @pytest.mark.parametrize("name", [*FILES, *RECORDS, *RUNS])
 def test_no_link_is_followed_when_a_bench_goes_on(name, bench, tmp_path):
-    folder, given = bench
+    folder, tiny_suite = bench
     victim = tmp_path / "victim"
     victim.mkdir()
     (folder / name).touch() if name in (".lock", "log.txt") else None
@@ -50,17 +50,17 @@ def test_no_link_is_followed_when_a_bench_goes_on(name, bench, tmp_path):
     os.symlink(victim / "target", folder / name)
     before = contents(victim)
     with pytest.raises(ValueError, match=r"is a symbolic link, and no link is followed inside of"):
-        made(given, folder)
+        run_inline(tiny_suite, folder)
     assert contents(victim) == before
 
 
 @pytest.mark.parametrize("name", ["runs/tiny/contrastive/seed-1", "records/runs/tiny/contrastive/seed-1"])
-def test_a_link_where_a_new_cell_would_be_made_is_refused(name, bench, tmp_path):
-    folder, given = bench
+def test_a_link_in_place_of_a_new_run_is_refused(name, bench, tmp_path):
+    folder, tiny_suite = bench
     (tmp_path / "victim").mkdir()
     os.symlink(tmp_path / "victim", folder / name)
     with pytest.raises(ValueError, match=r"seed-1 is a symbolic link"):
-        made(given, folder)
+        run_inline(tiny_suite, folder)
     assert not [*(tmp_path / "victim").iterdir()]
 
 
@@ -79,11 +79,11 @@ def test_a_bench_behind_links_is_not_reported_either(bench, tmp_path):
 
 
 def test_the_log_of_workers_is_not_written_through_a_second_name(bench, tmp_path):
-    folder, given = bench
+    folder, tiny_suite = bench
     (tmp_path / "victim").write_text("precious")
     os.link(tmp_path / "victim", folder / "log.txt")
     with pytest.raises(ValueError, match=r"log.txt has a second name"):
-        made(given, folder)
+        run_inline(tiny_suite, folder)
     assert (tmp_path / "victim").read_text() == "precious"
 
 
@@ -113,8 +113,8 @@ def test_a_result_of_another_shape_is_named_though_its_checksum_is_right(name, b
     path = folder / name
     table = json.loads(path.read_text())
     for key in ("error", "seconds", "asked", "kind") if "records" in name else ("inflated", "validation"):
-        for wrong in (float("inf"), [], [[1]], None if key != "error" else True):
-            write_result(path, {**table, key: wrong})
+        for invalid in (float("inf"), [], [[1]], None if key != "error" else True):
+            write_result(path, {**table, key: invalid})
             with pytest.raises(ValueError, match=rf"{path} is damaged: "):
                 _ = Bench.open(folder).rows
 
@@ -129,25 +129,25 @@ def test_a_suite_that_cannot_be_read_is_named(content, bench):
 
 @pytest.mark.parametrize("content", [b"{\n", b"[" * 100_000 + b"\n", b"null\n", b'{"op_code": 77}\n', b"\xff\n"])
 def test_a_journal_that_cannot_be_read_is_named(content, bench):
-    folder, given = bench
+    folder, tiny_suite = bench
     (folder / "search" / "journal.log").write_bytes(content * 2)
     with pytest.raises(ValueError, match=r"journal.log is damaged: it is not the journal of a search"):
-        made(given, folder)
+        run_inline(tiny_suite, folder)
 
 
 def test_a_value_in_the_journal_that_its_runs_did_not_reach_is_noticed(bench):
-    folder, given = bench
+    folder, tiny_suite = bench
     journal = folder / "search" / "journal.log"
     (value,) = re.findall(r'"values": ?\[([0-9.]+)\]', journal.read_text())
     journal.write_text(journal.read_text().replace(value, "0.9875"))
-    state, made_now = made(given, folder)
+    state, made_now = run_inline(tiny_suite, folder)
     assert made_now == []
     (why,) = state.failed.values()
     assert "journal.log says that trial 0 reached 0.9875, but the scores of its runs say" in why
 
 
 def test_an_identity_that_is_none_is_named(bench):
-    folder, given = bench
+    folder, tiny_suite = bench
     (folder / "search" / "identity").write_text("x")
     with pytest.raises(ValueError, match="identity is damaged: it must hold 32 hexadecimal digits"):
-        made(given, folder)
+        run_inline(tiny_suite, folder)

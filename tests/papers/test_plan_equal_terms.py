@@ -11,7 +11,7 @@ import pytest
 from kinfold import recipes
 from kinfold.experiments import read_suite
 from kinfold.papers import published
-from kinfold.papers.plan import PlanOptions, plan
+from kinfold.papers.plan import PlanOptions, plan_table
 from kinfold.papers.small_scale import SmallScale
 from kinfold.training import splits
 from kinfold.training.config import resolution
@@ -132,16 +132,16 @@ def configurations(scales):
 
     @cache
     def of(name, scale):
-        made = plan(table(name), PlanOptions(small=scales[scale]))
-        rows = next(iter(made.settings.values()))
-        given = {row: configure(settings) for row, settings in rows.items()}
+        plan = plan_table(table(name), PlanOptions(small=scales[scale]))
+        rows = next(iter(plan.settings.values()))
+        tiny_settings = {row: configure(settings) for row, settings in rows.items()}
         if scales[scale] is not None:
             data = scales[scale].dataset
-            given = {
+            tiny_settings = {
                 row: resolution.resolve_config(each, splits.assign_splits(data, each.data))
-                for row, each in given.items()
+                for row, each in tiny_settings.items()
             }
-        return {row: flatten(to_tables(each)) for row, each in given.items()}
+        return {row: flatten(to_tables(each)) for row, each in tiny_settings.items()}
 
     return of
 
@@ -158,8 +158,8 @@ def test_every_row_that_is_run_is_compared_with_another(name):
 def test_method_and_baseline_differ_only_in_what_the_paper_compares(name, scale, configurations):
     rows = configurations(name, scale)
     for method, baseline, keys in compared_pairs(name):
-        wrong = {key for key in differing(rows[method], rows[baseline]) if not allowed(key, keys)}
-        assert wrong == set(), f"{method} and {baseline} differ in {sorted(wrong)}"
+        invalid = {key for key in differing(rows[method], rows[baseline]) if not allowed(key, keys)}
+        assert invalid == set(), f"{method} and {baseline} differ in {sorted(invalid)}"
 
 
 @pytest.mark.parametrize("scale", SCALES[1:])
@@ -180,8 +180,8 @@ def test_a_recipe_of_drml_and_its_baseline_differ_only_in_the_head(name):
         flatten(to_tables(configure(read_tables(recipes.find_recipe(each)))))
         for each in (name, name.removesuffix("-baseline"))
     )
-    wrong = {key for key in differing(method, baseline) if not allowed(key, HEAD)}
-    assert wrong == set()
+    invalid = {key for key in differing(method, baseline) if not allowed(key, HEAD)}
+    assert invalid == set()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_recipe_of_drml_and_its_baseline_differ_only_in_the_head(name):
     ],
 )
 def test_suites_of_the_documentation_compare_on_equal_terms(suite, method, baseline, keys):
-    given = read_suite(Path(__file__).parents[2] / "benchmarks" / "suites" / f"{suite}.toml")
-    (data,) = given.sources
-    first, second = (flatten(to_tables(given.configuration(data, name))) for name in (method, baseline))
+    tiny_suite = read_suite(Path(__file__).parents[2] / "benchmarks" / "suites" / f"{suite}.toml")
+    (data,) = tiny_suite.datasets
+    first, second = (flatten(to_tables(tiny_suite.build_config(data, name))) for name in (method, baseline))
     assert {key for key in differing(first, second) if not allowed(key, keys)} == set()

@@ -12,24 +12,24 @@ from kinfold.experiments.workers.tasks import TaskResult, run_task
 from kinfold.files.documents import write_result
 from kinfold.training import Run
 from kinfold.training.run_folder import RunFolder
-from tests.experiments.tiny import SPACE, TWELVE, Inline, made, results, suite
+from tests.experiments.tiny import SPACE, TWELVE_RUNS, Inline, read_results, run_inline, suite
 
 ONE = [{"name": "contrastive", "search": SPACE}]
 
 
 def history(bench, method):
-    return open_study(bench.suite, bench.place, "tiny", method, None).history()
+    return open_study(bench.suite, bench.bench_folder, "tiny", method, None).history()
 
 
 def validation(bench, method, number):
     """The mean over the folds, from the files of the runs."""
-    found = []
+    result = []
     for fold in range(4):
-        run = Run.open(bench.place.path / f"search/tiny/{method}/trial-{number}/fold-{fold}")
+        run = Run.open(bench.bench_folder.path / f"search/tiny/{method}/trial-{number}/fold-{fold}")
         assert run.config.seed == SEARCH_SEED
         assert run.config.evaluation.diagnose == "never"
-        found.append(run.scores["validation"]["map@r"])
-    return sum(found) / 4
+        result.append(run.scores["validation"]["map@r"])
+    return sum(result) / 4
 
 
 @pytest.mark.parametrize("method", ["contrastive", "triplet"])
@@ -46,14 +46,14 @@ def test_the_repeats_have_the_settings_of_the_best_trial(bench, method):
     assert value == max(value for _, value in history(bench, method))
     for seed in (0, 1):
         for fold in range(4):
-            given = Run.open(bench.place.path / f"runs/tiny/{method}/seed-{seed}/fold-{fold}").config
-            assert given.optimizer.lr == best.values["optimizer.lr"]
-            assert given.loss.options.get("margin") == best.values.get("loss.margin")
-            assert (given.seed, given.data.fold, given.search) == (seed, fold, None)
+            config = Run.open(bench.bench_folder.path / f"runs/tiny/{method}/seed-{seed}/fold-{fold}").config
+            assert config.optimizer.lr == best.values["optimizer.lr"]
+            assert config.loss.options.get("margin") == best.values.get("loss.margin")
+            assert (config.seed, config.data.fold, config.search) == (seed, fold, None)
 
 
 def test_a_method_without_a_space_is_not_searched(tmp_path):
-    _, names = made(suite(tmp_path, method=[*ONE, {"name": "plain"}], trials=1), tmp_path / "bench")
+    _, names = run_inline(suite(tmp_path, method=[*ONE, {"name": "plain"}], trials=1), tmp_path / "bench")
     assert sum(name.startswith("search/tiny/contrastive") for name in names) == 1
     assert sorted(name for name in names if "plain" in name) == [
         "runs/tiny/plain/seed-0",
@@ -62,18 +62,18 @@ def test_a_method_without_a_space_is_not_searched(tmp_path):
 
 
 def test_searches_never_see_the_test_classes(bench):
-    for path in (bench.place.path / "search").rglob("scores.json"):
+    for path in (bench.bench_folder.path / "search").rglob("scores.json"):
         assert "test" not in json.loads(path.read_text())
         assert set(Run.open(path.parent).splits()) == {"train", "validation"}
 
 
 def test_a_failed_trial_counts_and_is_reported(tmp_path):
-    given = suite(tmp_path, **TWELVE)
+    tiny_suite = suite(tmp_path, **TWELVE_RUNS)
 
     def unlucky(task):
         return TaskResult(task.name, 0.0, "bad luck") if "contrastive/trial-0" in task.name else run_task(task)
 
-    state, names = made(given, tmp_path / "bench", Inline(unlucky))
+    state, names = run_inline(tiny_suite, tmp_path / "bench", Inline(unlucky))
     assert len(names) == 20  # no trial more than without the failure
     assert list(state.failed) == ["search/tiny/contrastive/trial-0/fold-0"]
     bench = Bench.open(tmp_path / "bench")
@@ -83,7 +83,7 @@ def test_a_failed_trial_counts_and_is_reported(tmp_path):
 
 
 def test_a_trial_without_a_number_in_one_fold_has_failed(tmp_path):
-    given = suite(tmp_path, method=ONE, trials=2, protocol="reality-check")
+    tiny_suite = suite(tmp_path, method=ONE, trials=2, protocol="reality-check")
 
     def undefined(task):
         outcome = run_task(task)
@@ -93,49 +93,49 @@ def test_a_trial_without_a_number_in_one_fold_has_failed(tmp_path):
             write_result(task.folder / "scores.json", scores)
         return outcome
 
-    made(given, tmp_path / "bench", Inline(undefined))
+    run_inline(tiny_suite, tmp_path / "bench", Inline(undefined))
     assert [value is None for _, value in history(Bench.open(tmp_path / "bench"), "contrastive")] == [False, True]
 
 
 def test_where_less_is_better_the_least_is_best(tmp_path):
     metrics = {"evaluation": {"metrics": ["eer", "map@r"], "metric": "eer"}}
-    given = suite(tmp_path, method=ONE, trials=4, base=metrics, metric="eer")
-    made(given, tmp_path / "bench")
+    tiny_suite = suite(tmp_path, method=ONE, trials=4, base=metrics, metric="eer")
+    run_inline(tiny_suite, tmp_path / "bench")
     bench = Bench.open(tmp_path / "bench")
     values = [value for _, value in history(bench, "contrastive")]
     best = history(bench, "contrastive")[values.index(min(values))][0]
     lr = Run.open(tmp_path / "bench/runs/tiny/contrastive/seed-0/fold-0").config.optimizer.lr
     assert lr == best.values["optimizer.lr"]
     assert len({*values}) > 1
-    assert bench.compared("tiny", "separated").smaller_is_better
+    assert bench.compare("tiny", "separated").smaller_is_better
 
 
 def test_two_benches_share_a_storage_and_its_budget(tmp_path):
     """Two machines: each makes some of the trials, both use the best of all."""
-    given, storage = suite(tmp_path, method=ONE, trials=5), f"sqlite:///{tmp_path / 'study.db'}"
+    settings, storage = suite(tmp_path, method=ONE, trials=5), f"sqlite:///{tmp_path / 'study.db'}"
     begun = []
 
     def helped(task):
         """While the first makes its second trial, the second machine makes two of its own."""
         if "trial-1" in task.name and not begun:
             begun.append(task.name)
-            other = open_study(given, BenchFolder(tmp_path / "helper"), "tiny", "contrastive", storage)
+            other = open_study(settings, BenchFolder(tmp_path / "helper"), "tiny", "contrastive", storage)
             for _ in range(2):
-                other.tell(other.next(), 0.0)
+                other.tell(other.ask(), 0.0)
         return run_task(task)
 
-    made(given, tmp_path / "first", Inline(helped), storage=storage)
-    found = sorted(path.name for path in (tmp_path / "first/search/tiny/contrastive").iterdir())
-    assert found == ["trial-0", "trial-1", "trial-4"]
-    state, names = made(given, tmp_path / "second", storage=storage)
+    run_inline(settings, tmp_path / "first", Inline(helped), storage=storage)
+    result = sorted(path.name for path in (tmp_path / "first/search/tiny/contrastive").iterdir())
+    assert result == ["trial-0", "trial-1", "trial-4"]
+    state, names = run_inline(settings, tmp_path / "second", storage=storage)
     assert state.failed == {}
     assert names == ["runs/tiny/contrastive/seed-0/fold-0", "runs/tiny/contrastive/seed-0"]
-    kept = [[row for row in results(tmp_path / name) if row["stage"] != "search"] for name in ("first", "second")]
+    kept = [[row for row in read_results(tmp_path / name) if row["stage"] != "search"] for name in ("first", "second")]
     assert kept[0] == kept[1]
 
 
-def test_a_search_in_a_data_base_is_not_begun_anew_in_a_file(tmp_path):
-    given, storage = suite(tmp_path, method=ONE, trials=1), f"sqlite:///{tmp_path / 'study.db'}"
-    made(given, tmp_path / "bench", storage=storage)
-    with pytest.raises(ValueError, match="lies in a data base: give --storage"):
-        made(given, tmp_path / "bench")
+def test_a_search_in_a_database_is_not_started_again_in_a_file(tmp_path):
+    settings, storage = suite(tmp_path, method=ONE, trials=1), f"sqlite:///{tmp_path / 'study.db'}"
+    run_inline(settings, tmp_path / "bench", storage=storage)
+    with pytest.raises(ValueError, match="is in a database: give --storage"):
+        run_inline(settings, tmp_path / "bench")
