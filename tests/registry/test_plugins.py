@@ -69,7 +69,7 @@ def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, ca
     assert code == 0
     assert shown.splitlines()[-1].split(maxsplit=1) == [
         "worst-pair",
-        "The margin that the hardest pair of each anchor lacks.",
+        "Mean over anchors of the gap between their hardest pairs.",
     ]
     assert type(kinfold.losses.create("worst-pair", reduction="sum")).__module__ == "worst_pair"
     plugins.load(str(worst_pair))  # a second time is no mistake
