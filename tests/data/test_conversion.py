@@ -1,4 +1,4 @@
-"""What a trained run can embed beside a data set of its own kind, and what is said about anything else."""
+"""What a trained run can embed beside a dataset of its own kind, and what is said about anything else."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from .trees import picture
 
 
 class Pictures(torch.utils.data.Dataset):
-    """A torch data set of (image, label), as torchvision's are."""
+    """A torch dataset of (image, label), as torchvision's are."""
 
     def __init__(self, images):
         self.images = images

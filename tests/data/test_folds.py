@@ -49,7 +49,7 @@ def test_the_folds_of_cub_and_cars_are_the_published_ones(name, count, expected,
 
 
 def test_products_are_halved_anew_and_folded_like_the_published_ones():
-    data = numbered(22_634, "sop", tested=11_318)  # the data set's own split: 11,318 and 11,316 classes
+    data = numbered(22_634, "sop", tested=11_318)  # the dataset's own split: 11,318 and 11,316 classes
     for fold in range(4):
         found = assign_fold(data, "reality-check", fold)
         assert [len(classes(found, split)) for split in ("train", "validation", "test")] == [8488, 2829, 11_317]

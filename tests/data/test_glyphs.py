@@ -1,4 +1,4 @@
-"""The embedded data set: what it holds is written down, and a font that changed is named."""
+"""The embedded dataset: what it holds is written down, and a font that changed is named."""
 
 import json
 import shutil
@@ -71,10 +71,10 @@ def test_pixels_alone_find_the_character_in_half_of_the_cases(data):
 def test_a_letter_is_drawn_as_one(data):
     label = data.classes.index("o")
     letters = pixels(data)[data.labels.numpy() == label]
-    centre = letters[:, 13:17, 13:15].mean()
+    center = letters[:, 13:17, 13:15].mean()
     assert len(letters) == 22
     assert letters[:, :9].max() == 0  # nothing above a small o
-    assert centre < letters[:, 10:21].mean()  # a ring is open in the middle
+    assert center < letters[:, 10:21].mean()  # a ring is open in the middle
 
 
 def test_it_is_drawn_the_same_twice(data):

@@ -68,11 +68,11 @@ def test_the_cache_stops_or_skips_too(damaged):
     assert (len(kept), list(skipped)) == (2, list(BROKEN))
 
 
-def test_every_kind_of_image_becomes_colour_or_grey(tmp_path):
-    colour = Image.new("RGB", (4, 2), (255, 0, 0))
+def test_every_kind_of_image_becomes_color_or_grey(tmp_path):
+    color = Image.new("RGB", (4, 2), (255, 0, 0))
     for mode in ("L", "RGB", "RGBA", "P", "1", "LA", "CMYK"):
-        colour.convert(mode).save(tmp_path / f"{mode}.{'tif' if mode == 'CMYK' else 'png'}")
-    transparent = colour.convert("P")
+        color.convert(mode).save(tmp_path / f"{mode}.{'tif' if mode == 'CMYK' else 'png'}")
+    transparent = color.convert("P")
     transparent.save(tmp_path / "clear.png", transparency=b"\x00\xff")
     deep = np.full((2, 4), 0x8000, dtype=np.uint16)
     Image.fromarray(deep).save(tmp_path / "deep.png")

@@ -168,7 +168,7 @@ def test_images_of_different_sizes_need_a_transform(pictures):
         Batches(pictures, batch_size=0)
 
 
-def test_arrays_of_small_images_in_grey_and_colour():
+def test_arrays_of_small_images_in_grey_and_color():
     glyphs = create_dataset("g", Rows(np.arange(48, dtype=np.uint8).reshape(3, 4, 4)), [0, 0, 1], ["train"] * 3)
     plain = next(iter(Batches(glyphs, mode="L"))).images
     assert plain.shape == (3, 1, 4, 4)

@@ -1,4 +1,4 @@
-"""Sizes, ranges and draws of the transforms, and the numbers of the normalisations."""
+"""Sizes, ranges and draws of the transforms, and the numbers of the normalizations."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_gray_makes_all_channels_equal():
     assert RandomGray(0.0)(noise(), generator()).tobytes() == noise().tobytes()
 
 
-def test_colour_jitter_changes_colours_and_keeps_size():
+def test_color_jitter_changes_colors_and_keeps_size():
     jitter = ColorJitter(0.2, 0.2, 0.2, 0.2)
     results = {jitter(noise(), generator(seed)).tobytes() for seed in range(5)}
     assert len(results) == 5
@@ -109,7 +109,7 @@ def test_colour_jitter_changes_colours_and_keeps_size():
         ColorJitter(contrast=-1)
 
 
-def test_normalisations_give_the_numbers_of_the_papers():
+def test_normalizations_give_the_numbers_of_the_papers():
     batch = torch.randint(0, 256, (2, 3, 4, 5), dtype=torch.uint8, generator=generator())
     x = batch.double()
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])

@@ -6,10 +6,10 @@ import numpy as np
 from PIL import Image
 
 
-def picture(path: Path, colour: int = 0, size: tuple[int, int] = (12, 8)) -> None:
+def picture(path: Path, color: int = 0, size: tuple[int, int] = (12, 8)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     width, height = size
-    pixels = np.random.default_rng(colour).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(color).integers(0, 256, (height, width, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
 
 

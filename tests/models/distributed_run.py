@@ -44,7 +44,7 @@ def shares(ranks):
 
 
 def refusals(ranks):
-    """One value per channel over all ranks cannot be normalised, and every rank says so."""
+    """One value per channel over all ranks cannot be normalized, and every rank says so."""
     layer = models.synchronize_batch_norm(nn.BatchNorm1d(3))
     try:
         layer(torch.ones(1 if dist.get_rank() == 0 else 0, 3))

@@ -47,7 +47,7 @@ def test_trained_batch_norm_moves_its_statistics():
 
 @pytest.mark.parametrize("name", ["conv4", "resnet50", "bn-inception"])
 @pytest.mark.parametrize("sense", ["frozen-statistics", "frozen"])
-def test_frozen_statistics_stay_and_are_what_normalises(sense, name):
+def test_frozen_statistics_stay_and_are_what_normalizes(sense, name):
     embedder = network(sense, name).double()
     batch = (images() if name == "conv4" else images(2, 3, 64)).double()
     before = statistics(embedder)

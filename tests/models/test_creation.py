@@ -110,7 +110,7 @@ def test_the_head_starts_alike_whatever_the_backbone_drew():
     assert torch.equal(wide.head.weight, rows.head.weight)
 
 
-def test_conv4_takes_grey_and_colour_of_several_sizes_and_every_weight_learns():
+def test_conv4_takes_grey_and_color_of_several_sizes_and_every_weight_learns():
     for channels, size in ((1, 28), (1, 32), (3, 105), (1, 8)):
         embedder = models.create("conv4", dim=5, backbone_options={"channels": channels, "width": 16})
         embedder(values((4, channels, size, size))).square().sum().backward()

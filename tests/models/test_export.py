@@ -22,7 +22,7 @@ FORMATS = {"onnx": "model.onnx", "torch": "model.pt2"}
 GREY = Normalize((0.5,), (0.25,))
 
 
-def colourful(dim=5):
+def colorful(dim=5):
     """A small network whose answer depends on the order of the channels; batch norm with statistics of its own."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -51,13 +51,13 @@ def answers(path, inputs):
 @pytest.mark.parametrize("unit", [True, False])
 @pytest.mark.parametrize("normalize", [IMAGENET, BN_INCEPTION], ids=["imagenet", "bgr"])
 def test_the_file_gives_the_embeddings_of_bytes_for_any_batch_size(name, unit, normalize, tmp_path):
-    network = colourful().eval()
+    network = colorful().eval()
     written = export(DeployedModel(network, normalize, unit), tmp_path / name, pictures(4))
     assert written.path == tmp_path / name
     assert written.difference <= 1e-4
     for count in (1, 2, 7):
         images = pictures(count, seed=count)
-        # the normalisation by hand, in float64 and in numpy
+        # the normalization by hand, in float64 and in numpy
         by_hand = (images.numpy() / 255 - np.reshape(normalize.mean, (1, 3, 1, 1))) / np.reshape(
             normalize.std, (1, 3, 1, 1)
         )
@@ -105,7 +105,7 @@ def test_batch_norm_over_ranks_is_written_as_any_other(tmp_path):
 
 @pytest.mark.parametrize("name", FORMATS.values())
 def test_weights_in_any_layout(name, tmp_path):
-    network = colourful().eval()
+    network = colorful().eval()
     linear = network[-1]
     linear.weight.data = torch.cat([linear.weight.data, linear.weight.data]).T.contiguous().T[:5]
     assert not linear.weight.is_contiguous()
@@ -133,7 +133,7 @@ def test_large_backbones(backbone, name, tmp_path):
 
 
 def test_the_file_says_what_it_is(tmp_path):
-    deployed = DeployedModel(colourful(), IMAGENET, unit=True)
+    deployed = DeployedModel(colorful(), IMAGENET, unit=True)
     about = {"run": "birds", "distance": "cosine"}
     expected = {
         "kinfold": kinfold.__version__,
@@ -159,7 +159,7 @@ def test_the_file_says_what_it_is(tmp_path):
 
 def test_neither_pictures_nor_folders_of_this_machine_travel_with_the_model(tmp_path):
     images = pictures(3)
-    deployed = DeployedModel(colourful(), IMAGENET, unit=True)
+    deployed = DeployedModel(colorful(), IMAGENET, unit=True)
     for name in FORMATS.values():
         content = export(deployed, tmp_path / name, images).path.read_bytes()
         for private in (str(tmp_path), "site-packages", "kinfold/models", ".py", images[0].numpy().tobytes()):
@@ -171,7 +171,7 @@ def test_neither_pictures_nor_folders_of_this_machine_travel_with_the_model(tmp_
 
 
 def test_the_archive_holds_no_pickled_weights(tmp_path):
-    export(DeployedModel(colourful(), IMAGENET, unit=True), tmp_path / "model.pt2", pictures(2))
+    export(DeployedModel(colorful(), IMAGENET, unit=True), tmp_path / "model.pt2", pictures(2))
     with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
         listed = [name for name in archive.namelist() if name.endswith("_config.json")]
         entries = [entry for name in listed for entry in json.loads(archive.read(name))["config"].values()]
@@ -258,7 +258,7 @@ def test_wrong_input(changes, message, tmp_path):
 
 
 def test_the_model_and_the_global_generator_stay_as_they_are(tmp_path):
-    network = colourful().train()
+    network = colorful().train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     state = torch.get_rng_state()
     export(DeployedModel(network, IMAGENET, unit=True), tmp_path / "model.onnx", pictures(2))

@@ -176,7 +176,7 @@ def test_any_model_of_timm_gives_maps_or_what_it_pools_itself(timm):
     assert transformer.backbone.classifier == ("head.fc.",)
 
 
-def test_a_model_with_a_normalisation_of_its_own_names_no_pipeline(timm, monkeypatch):
+def test_a_model_with_a_normalization_of_its_own_names_no_pipeline(timm, monkeypatch):
     monkeypatch.setattr(TimmNetwork, "default_cfg", {"mean": (0.5,) * 3, "std": (0.5,) * 3})
     assert models.create("timm/vit").backbone.pipeline is None
 
