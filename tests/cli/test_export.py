@@ -113,7 +113,7 @@ def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_p
         def __init__(self, embedder, normalize, unit):
             super().__init__(embedder, None, unit)
 
-    monkeypatch.setattr("kinfold.models.export.Deployed", Forgetful)
+    monkeypatch.setattr("kinfold.models.export.DeployedModel", Forgetful)
     code, _, errors = run(capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.pt2")
     assert code == 1
     assert "other embeddings than the run itself" in errors

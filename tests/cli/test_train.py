@@ -129,7 +129,7 @@ def test_changes_shortcuts_and_json(recipe, tmp_path):
     assert found["run"] == str(tmp_path / "run")
     shown = kinfold("train", "--resume", tmp_path / "run").stdout
     assert "test (inflated)" in shown
-    assert "chosen by looking at the test classes" in shown
+    assert "the step was selected on the test classes" in shown
 
 
 def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_path):
