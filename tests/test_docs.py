@@ -40,6 +40,7 @@ WITHOUT_PAPER = {"all", "average", "random", "mlp", "identity", "features", "sof
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
     "data",
+    "distributed",
     "dro",
     "embedding",
     "experiments",
@@ -49,6 +50,7 @@ PACKAGES = [
     "models",
     "pairs",
     "papers",
+    "recipes",
     "registry",
     "report",
     "samplers",
