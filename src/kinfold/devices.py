@@ -12,7 +12,7 @@ def resolve_device(name: torch.device | str) -> torch.device:
     Raises:
         ValueError: This machine has no such device, or torch cannot use it.
 
-    Example:
+    Examples:
         >>> resolve_device("cpu")
         device(type='cpu')
     """

@@ -92,7 +92,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         loss_curve_: The loss of every step.
         scores_: The metric on validation classes, by step.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_wine
         >>> import kinfold
         >>> X, y = load_wine(return_X_y=True)
@@ -304,7 +304,7 @@ def fit_batch_shape(class_sizes: Sequence[int], batch_size: int, per_class: int)
     Returns:
         Items in a batch, and items of each class.
 
-    Example:
+    Examples:
         >>> fit_batch_shape([60] * 100, batch_size=80, per_class=5)
         (80, 5)
         >>> fit_batch_shape([60] * 4, batch_size=80, per_class=5), fit_batch_shape([7, 9], batch_size=80, per_class=5)

@@ -15,7 +15,7 @@ def derive_generator(*numbers: int) -> Generator:
     Args:
         *numbers: Integers that identify a draw, such as (seed, epoch, item).
 
-    Example:
+    Examples:
         >>> import torch
         >>> a, b, c = (torch.rand(1, generator=derive_generator(*n)) for n in [(0, 1, 2), (0, 1, 2), (0, 2, 1)])
         >>> bool(a == b), bool(a == c)
@@ -42,7 +42,7 @@ def derive_batch_generator(seed: int, epoch: int, batch: int | None = None) -> G
         epoch: The epoch, from 0.
         batch: The batch of the epoch, from 0. None is for draws that are made once per epoch.
 
-    Example:
+    Examples:
         >>> import torch
         >>> a, b = derive_batch_generator(0, 1), derive_batch_generator(1, 0)
         >>> bool(torch.rand(1, generator=a) == torch.rand(1, generator=b))

@@ -1,7 +1,16 @@
 """Every argument of every registered name is documented, and read from its docstring."""
 
+import inspect
+
+import pytest
+
+import kinfold
 from kinfold import registry
 from kinfold.registry.documentation import Argument, describe, read_arguments, summarize
+
+KINDS = [kind for kind in registry.kinds() if kind not in ("recipes", "tables")]
+ADDED = {(kind, name) for kind, name, _ in registry.list_added()}
+NAMES = [(kind, name) for kind in KINDS for name in kinfold.list(kind) if (kind, name) not in ADDED]
 
 
 class Documented:
@@ -47,3 +56,17 @@ def test_a_description_leaves_out_arguments_and_examples(own_names):
     assert summarize("losses", "documented") == "Every argument of every registered name is documented, and read " + (
         "from its docstring."
     )
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_every_argument_of_a_registered_name_is_documented(kind, name):
+    target = registry.resolve(kind, name)
+    undocumented = [key for key, argument in read_arguments(target).items() if not argument.text]
+    assert not undocumented, f"{target.__module__}.{target.__qualname__}: add them under `Args:` in its docstring"
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_a_docstring_documents_no_argument_that_does_not_exist(kind, name):
+    target = registry.resolve(kind, name)
+    documented = registry.documentation._argument_texts(inspect.getdoc(target) or "")
+    assert {*documented} <= {*inspect.signature(target).parameters}

@@ -82,9 +82,10 @@ def export(
 def describe_transform(transform: "Transform") -> str:
     """Describe what is done to an image before the network; of a transform of one's own, return the name.
 
-    >>> from kinfold.data.transforms import CenterCrop, Compose, Resize
-    >>> describe_transform(Compose((Resize(256), CenterCrop(224))))
-    'short side to 256 pixels (bilinear), then the middle 224 x 224'
+    Examples:
+        >>> from kinfold.data.transforms import CenterCrop, Compose, Resize
+        >>> describe_transform(Compose((Resize(256), CenterCrop(224))))
+        'short side to 256 pixels (bilinear), then the middle 224 x 224'
     """
     from kinfold.data.transforms import CenterCrop, Compose, Resize, Warp
 

@@ -82,7 +82,7 @@ def load(name: str, root: Path | str | None = None, **options: Any) -> Dataset:
             message says what to download and where to put it.
         ImportError: The reader needs a library that is not installed.
 
-    Example:
+    Examples:
         >>> load("glyphs")  # doctest: +SKIP
         <Dataset 'glyphs': 23,777 items (11,917 train, 11,860 test), 1,935 classes ('!', ...)>
     """

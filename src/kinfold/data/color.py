@@ -63,8 +63,9 @@ class ColorJitter:
 def shift_hue(image: Image.Image, shift: float) -> Image.Image:
     """Shift every color by a fraction of the color circle; a gray image stays as it is.
 
-    >>> shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0))[1] > 250
-    True
+    Examples:
+        >>> shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0))[1] > 250
+        True
     """
     if image.mode != "RGB":
         return image

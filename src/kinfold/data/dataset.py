@@ -37,7 +37,7 @@ class Dataset:
     Raises:
         ValueError: Shapes or types do not fit, or a split or role is unknown.
 
-    Example:
+    Examples:
         >>> from kinfold.data.items import Rows
         >>> features = Rows(np.zeros((3, 2)))
         >>> birds = create_dataset("birds", features, ["wren", "robin", "wren"], ["train", "test", "train"])

@@ -30,7 +30,7 @@ def compute_fingerprint(dataset: Dataset, *, full: bool = False) -> str:
     Returns:
         32 hexadecimal digits. Those of the two forms cannot be compared with each other.
 
-    Example:
+    Examples:
         >>> from kinfold.data import create_dataset
         >>> birds = create_dataset("birds", Rows(np.eye(2)), ["wren", "crow"], ["train", "train"])
         >>> other = create_dataset("birds", Rows(np.eye(2)), ["crow", "wren"], ["train", "train"])

@@ -23,8 +23,9 @@ HALVED_DATASETS = ("sop",)
 def count_folds(protocol: str) -> int:
     """Return the number of folds of a protocol, each of which is one run.
 
-    >>> count_folds("reality-check")
-    4
+    Examples:
+        >>> count_folds("reality-check")
+        4
     """
     if protocol not in FOLDS:
         near = registry.suggest(protocol, FOLDS)
@@ -81,7 +82,7 @@ def hold_out_classes(candidates: Array, class_count: int | None, fold: int) -> A
     Returns:
         Numbers of the validation classes.
 
-    Example:
+    Examples:
         >>> hold_out_classes(np.arange(98), 196, 1)[[0, -1]], hold_out_classes(np.arange(98), 196, 2)[[0, -1]]  # Cars
         (array([ 0, 23]), array([25, 48]))
     """

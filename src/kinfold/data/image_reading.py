@@ -73,8 +73,9 @@ def flatten(image: Image.Image, mode: Mode = "RGB", background: str = BACKGROUND
 
     Colors of fully transparent pixels are ignored.
 
-    >>> flatten(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
-    (255, 255, 255)
+    Examples:
+        >>> flatten(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
+        (255, 255, 255)
     """
     image = _to_eight_bits(image)
     layer = _convert_transparent(image)
@@ -92,8 +93,9 @@ def is_transparent(image: Image.Image) -> bool:
 def parse_background(background: str) -> Color:
     """Return red, green and blue of a color such as "white", "black" or "#f0f0f0".
 
-    >>> parse_background("black"), parse_background("#ff8000")
-    ((0, 0, 0), (255, 128, 0))
+    Examples:
+        >>> parse_background("black"), parse_background("#ff8000")
+        ((0, 0, 0), (255, 128, 0))
     """
     try:
         if background.startswith("#") or background.lower() in ImageColor.colormap:

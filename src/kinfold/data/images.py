@@ -41,7 +41,7 @@ def decode(item: ImageItem, mode: Mode = "RGB", background: str = BACKGROUND) ->
         ImageError: The image cannot be read; the message names its row.
         ValueError: `item` is an array of another type or shape, or the background is not a color.
 
-    Example:
+    Examples:
         >>> decode(np.zeros((4, 6), dtype=np.uint8)).size
         (6, 4)
     """

@@ -79,7 +79,7 @@ class ImageFiles:
     Raises:
         ValueError: The lengths of the arguments differ.
 
-    Example:
+    Examples:
         >>> files = ImageFiles("birds", ["wren/1.jpg", "robin/1.jpg"], source="birds.csv", rows=[2, 3])
         >>> str(files[1]).replace("\\\\", "/")
         'birds.csv row 3: birds/robin/1.jpg'
@@ -130,7 +130,7 @@ class EncodedImages:
         boxes: (N, 4): left, upper, right, lower; a row of -1 means no box.
         rows: Row number of each image in `source`, (N,); counted from 1 if left out.
 
-    Example:
+    Examples:
         >>> buffer = np.frombuffer(b"onetwo", dtype=np.uint8)
         >>> images = EncodedImages(buffer, [0, 3], [3, 6], "birds.parquet", ["a.png", ""])
         >>> images[1].content, str(images[0])
@@ -195,7 +195,7 @@ class Rows:
         array: The array.
         indices: Positions in `array` of the rows to use; all rows if left out.
 
-    Example:
+    Examples:
         >>> rows = Rows(np.arange(6.0).reshape(3, 2)).take(np.array([2, 0]))
         >>> rows[0].tolist(), rows.array().shape
         ([4.0, 5.0], (2, 2))

@@ -140,8 +140,9 @@ class Batches:
 class SequentialBatches:
     """Positions first..last-1 in order or shuffled, `batch_size` at a time: a batch sampler for a part of a dataset.
 
-    >>> [*SequentialBatches(3, 8, 2)], len(SequentialBatches(3, 8, 2))
-    ([[3, 4], [5, 6], [7]], 3)
+    Examples:
+        >>> [*SequentialBatches(3, 8, 2)], len(SequentialBatches(3, 8, 2))
+        ([[3, 4], [5, 6], [7]], 3)
     """
 
     def __init__(self, first: int, last: int, batch_size: int, shuffle: bool = False, seed: int = 0) -> None:

@@ -17,7 +17,7 @@ class Normalize:
     Raises:
         ValueError: `mean` and `std` have different lengths, or an entry of `std` is not positive.
 
-    Example:
+    Examples:
         >>> batch = torch.tensor([128, 117, 255], dtype=torch.uint8).reshape(1, 3, 1, 1)
         >>> BN_INCEPTION(batch).flatten().tolist()
         [151.0, 0.0, 0.0]

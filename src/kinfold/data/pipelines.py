@@ -83,7 +83,7 @@ def create_pipeline(name: str) -> Pipeline:
     Raises:
         ValueError: The name is unknown.
 
-    Example:
+    Examples:
         >>> create_pipeline("bn-inception").normalize.bgr
         True
     """

@@ -26,7 +26,7 @@ class Compose:
     Args:
         steps: The transforms.
 
-    Example:
+    Examples:
         >>> Compose((Resize(32), CenterCrop(28)))(Image.new("RGB", (64, 48)), Generator()).size
         (28, 28)
     """

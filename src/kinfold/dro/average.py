@@ -8,9 +8,10 @@ from kinfold.dro.uncertainty import UncertaintySet
 class Average(UncertaintySet):
     """The set that contains only uniform weights: p = 1/n, F = the mean.
 
-    >>> import torch
-    >>> Average().weights(torch.tensor([3.0, 1.0]))
-    tensor([0.5000, 0.5000])
+    Examples:
+        >>> import torch
+        >>> Average().weights(torch.tensor([3.0, 1.0]))
+        tensor([0.5000, 0.5000])
     """
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:

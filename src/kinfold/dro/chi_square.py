@@ -19,7 +19,7 @@ class ChiSquare(UncertaintySet):
         effective: Bounds |p|^2 by 1/effective: as concentrated as that many equal weights, for any n. A number, or a
             string such as "4b" for 4 times the number of anchors, which only `Robust` resolves.
 
-    Example:
+    Examples:
         >>> ChiSquare(effective=2).weights(torch.tensor([3.0, 3.0, 0.0]))
         tensor([0.5000, 0.5000, 0.0000])
     """

@@ -16,7 +16,7 @@ class KL(UncertaintySet):
     Args:
         gamma: Weight of the KL penalty, positive: the temperature of the softmax.
 
-    Example:
+    Examples:
         >>> KL(gamma=0.001).weights(torch.tensor([1.0, 0.5]))
         tensor([1., 0.])
     """

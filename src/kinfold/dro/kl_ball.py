@@ -19,7 +19,7 @@ class KLBall(UncertaintySet):
         effective: Sets the radius to log(n / effective): as concentrated as that many equal weights, for any n. A
             number, or a string such as "4b" for 4 times the number of anchors, which only `Robust` resolves.
 
-    Example:
+    Examples:
         >>> KLBall(effective=1).weights(torch.tensor([1.0, 0.5]))
         tensor([1., 0.])
     """

@@ -1,8 +1,9 @@
 """The robust losses of the DRO paper (Qi et al., ECCV 2020) under their registered names.
 
->>> import torch, kinfold
->>> kinfold.losses.create("dro-topk", k=3)(torch.eye(4), torch.tensor([0, 0, 1, 1])).round(decimals=4)
-tensor(0.4667)
+Examples:
+    >>> import torch, kinfold
+    >>> kinfold.losses.create("dro-topk", k=3)(torch.eye(4), torch.tensor([0, 0, 1, 1])).round(decimals=4)
+    tensor(0.4667)
 """
 
 import torch

@@ -41,7 +41,7 @@ class Robust(Loss):
         generator: Source of random numbers for `sample`; by default a new one with seed 0.
         reduction: "mean", "sum", or, for the groups "anchor" and "anchor-sign", "none".
 
-    Example:
+    Examples:
         >>> loss = Robust("similarity-margin", TopK(2))
         >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).round(decimals=4)
         tensor(0.7000)

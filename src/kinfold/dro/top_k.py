@@ -18,7 +18,7 @@ class TopK(UncertaintySet):
         k: Number of losses, or a string such as "2b" for twice the number of anchors, which only `Robust` resolves.
         divide: "k" divides by k, zeros among the k largest included; "nonzero" divides by the losses that are not zero.
 
-    Example:
+    Examples:
         >>> TopK(2).weights(torch.tensor([0.1, 0.9, 0.5]))
         tensor([0.0000, 0.5000, 0.5000])
     """

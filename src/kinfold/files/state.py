@@ -140,8 +140,9 @@ def _unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
 def states_equal(a: Any, b: Any) -> bool:
     """Whether two nested states are equal in structure, type and every bit.
 
-    >>> states_equal({"x": torch.zeros(2)}, {"x": torch.zeros(2)}), states_equal([1], [1.0])
-    (True, False)
+    Examples:
+        >>> states_equal({"x": torch.zeros(2)}, {"x": torch.zeros(2)}), states_equal([1], [1.0])
+        (True, False)
     """
     if type(a) is not type(b):
         return False

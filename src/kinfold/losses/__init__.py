@@ -28,7 +28,7 @@ def create(name: str, **options: Any) -> Loss:
     Raises:
         ValueError: The name or an option is unknown; the message suggests the nearest one.
 
-    Example:
+    Examples:
         >>> create("multi-similarity", threshold=0.6).threshold
         0.6
     """

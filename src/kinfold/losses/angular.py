@@ -38,7 +38,7 @@ def angular(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> similarity = torch.tensor([[1.0, 0.0]])
         >>> angular(similarity, similarity, similarity[:, 0], torch.tensor([[False, True]])).round(decimals=4)
         tensor([0.0181])

@@ -33,7 +33,7 @@ def add_angular_margin(cosine: Tensor, margin: float, squared_distance: Tensor |
     Returns:
         The shape of `cosine`.
 
-    Example:
+    Examples:
         >>> add_angular_margin(torch.tensor([1.0, 0.0]), 0.5).round(decimals=4)
         tensor([ 0.8776, -0.4794])
     """

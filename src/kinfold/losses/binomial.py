@@ -32,7 +32,7 @@ def binomial(
     Returns:
         (B, R).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> binomial(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)

@@ -27,7 +27,7 @@ def circle(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> circle(torch.tensor([[0.6, 0.4]]), positives, ~positives).round(decimals=4)

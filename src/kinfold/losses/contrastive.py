@@ -32,7 +32,7 @@ def contrastive(
     Returns:
         (B, R).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False, False]])
         >>> contrastive(torch.tensor([[0.3, 0.4, 1.2]]), positives, ~positives).round(decimals=4)
         tensor([[0.3000, 0.6000, 0.0000]])

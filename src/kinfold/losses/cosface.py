@@ -24,7 +24,7 @@ class CosFace(Loss):
         generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
-    Example:
+    Examples:
         >>> loss = CosFace(num_classes=2, dim=2, margin=0.5, scale=2.0)
         >>> loss.proxies.data = torch.eye(2)
         >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)

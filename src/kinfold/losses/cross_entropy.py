@@ -21,7 +21,7 @@ def cross_entropy(scores: Tensor, positives: Tensor, labels: Tensor | None = Non
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[True, False, False, False]])).round(decimals=4)
         tensor([1.3863])
     """

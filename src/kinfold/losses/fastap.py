@@ -24,7 +24,7 @@ def fastap(squared_distance: Tensor, positives: Tensor, negatives: Tensor, *, bi
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, True, False]])
         >>> fastap(torch.tensor([[0.0, 0.4, 4.0]]), positives, ~positives)

@@ -21,7 +21,7 @@ def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> generalized_lifted(torch.tensor([[0.5, 1.2]]), positives, ~positives).round(decimals=4)

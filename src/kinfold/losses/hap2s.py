@@ -40,7 +40,7 @@ def hap2s(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False]])
         >>> hap2s(torch.tensor([[0.9, 0.8]]), positives, ~positives).round(decimals=4)
         tensor([0.3000])

@@ -24,7 +24,7 @@ def histogram(similarity: Tensor, positives: Tensor, negatives: Tensor, *, bins:
     Returns:
         A scalar.
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> histogram(torch.tensor([[-1.0, 1.0]]), positives, ~positives, bins=3)

@@ -26,7 +26,7 @@ def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False]])
         >>> lifted(torch.tensor([[0.2, 0.9]]), positives, ~positives).round(decimals=4)
         tensor([0.7000])

@@ -20,8 +20,9 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
 
     A row without True entries gives about -1e30 with zero gradient. The limit is minus infinity, whose gradient is NaN.
 
-    >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
-    tensor([ 6.9315e-01, -1.0000e+30])
+    Examples:
+        >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
+        tensor([ 6.9315e-01, -1.0000e+30])
     """
     if is_transformed():
         return _plain(values, mask, scale)

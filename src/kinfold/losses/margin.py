@@ -28,7 +28,7 @@ def margin(
     Returns:
         (B, R).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False]])
         >>> margin(torch.tensor([[1.0, 1.0]]), positives, ~positives, torch.tensor(0.9)).round(decimals=4)
         tensor([[0.3000, 0.1000]])

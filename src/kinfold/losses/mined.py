@@ -19,7 +19,7 @@ class Mined(nn.Module):
         loss: A loss without proxies, or its registered name.
         miner: A miner, or its registered name.
 
-    Example:
+    Examples:
         >>> import torch, kinfold
         >>> mined = Mined("margin", kinfold.miners.create("distance-weighted", lower_cutoff=0.6))
         >>> mined(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape

@@ -32,7 +32,7 @@ def multi_similarity(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> multi_similarity(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)

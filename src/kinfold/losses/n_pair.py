@@ -25,7 +25,7 @@ def n_pair(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False]])
         >>> n_pair(torch.tensor([[1.0, 1.0]]), positives, ~positives).round(decimals=4)
         tensor([0.6931])

@@ -25,7 +25,7 @@ class NormalizedSoftmax(Loss):
         generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
-    Example:
+    Examples:
         >>> loss = NormalizedSoftmax(num_classes=2, dim=2)
         >>> loss.proxies.data = torch.eye(2)
         >>> loss(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).round(decimals=4)

@@ -23,7 +23,7 @@ def nt_xent(similarity: Tensor, positives: Tensor, negatives: Tensor, *, tempera
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> nt_xent(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)

@@ -21,7 +21,7 @@ def parameter_groups(
             too small for them: published settings are 50 to 500 times the rate of the network.
         lr: Learning rate of the model; by default the optimizer's.
 
-    Example:
+    Examples:
         >>> import torch, kinfold
         >>> loss = kinfold.losses.create("proxy-nca", num_classes=3, dim=2)
         >>> groups = parameter_groups(nn.Linear(4, 2), loss, proxy_lr=5e-4)

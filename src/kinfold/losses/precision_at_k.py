@@ -31,7 +31,7 @@ def precision_at_k(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> similarity, positives = torch.tensor([[0.3, 0.8, 0.9]]), torch.tensor([[True, True, False]])
         >>> precision_at_k(similarity, positives, ~positives, k=2, margin=0.1).round(decimals=4)
         tensor([0.7000])

@@ -31,7 +31,7 @@ def proxy_anchor(
     Returns:
         Pull (C,) and push (C,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True], [False]])
         >>> pull, push = proxy_anchor(torch.tensor([[0.1], [-0.1]]), positives, ~positives)
         >>> pull.round(decimals=4), push.round(decimals=4)

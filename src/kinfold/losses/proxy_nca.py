@@ -26,7 +26,7 @@ def proxy_nca(similarity: Tensor, positives: Tensor, labels: Tensor | None = Non
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False, False]])
         >>> proxy_nca(torch.tensor([[1.0, 1.0, -1.0]]), positives).round(decimals=4) + 0.0
         tensor([0.])

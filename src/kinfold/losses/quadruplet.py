@@ -33,7 +33,7 @@ class Quadruplet(Loss):
         generator: Source of random numbers for the tuples; by default a new one with seed 0.
         reduction: "mean" or "sum".
 
-    Example:
+    Examples:
         >>> x, y = torch.eye(6), torch.arange(6) // 2
         >>> Quadruplet()(x, y).round(decimals=4)
         tensor(1.5000)

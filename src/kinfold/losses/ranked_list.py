@@ -34,7 +34,7 @@ def ranked_list(
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, True, False]])
         >>> ranked_list(torch.tensor([[1.0, 0.1, 1.0]]), positives, ~positives).round(decimals=4)
         tensor([0.2000])

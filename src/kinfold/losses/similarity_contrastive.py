@@ -26,7 +26,7 @@ def similarity_contrastive(
     Returns:
         (B, R).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False, False]])
         >>> similarity_contrastive(torch.tensor([[0.7, 0.7, 0.2]]), positives, ~positives).round(decimals=4)
         tensor([[0.3000, 0.2000, 0.0000]])

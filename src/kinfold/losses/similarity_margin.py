@@ -23,7 +23,7 @@ def similarity_margin(
     Returns:
         (B, R).
 
-    Example:
+    Examples:
         >>> import torch
         >>> similarity = torch.tensor([[0.9, 0.6, 0.6, 0.2]])
         >>> positives = torch.tensor([[True, True, False, False]])

@@ -23,7 +23,7 @@ def smooth_ap(similarity: Tensor, positives: Tensor, negatives: Tensor, *, tempe
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> positives = torch.tensor([[True, False]])
         >>> smooth_ap(torch.tensor([[0.9, 0.1]]), positives, ~positives)
         tensor([0.])

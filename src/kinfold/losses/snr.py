@@ -22,7 +22,7 @@ class SNR(Loss):
         regularization: Weight of the penalty.
         reduction: "mean", "sum" or "none".
 
-    Example:
+    Examples:
         >>> x, y = torch.eye(4), torch.tensor([0, 0, 1, 1])
         >>> SNR(regularization=0.0)(x, y).round(decimals=4)
         tensor(0.2000)

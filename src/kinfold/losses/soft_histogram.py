@@ -23,7 +23,7 @@ def soft_histogram(positions: Tensor, mask: Tensor, nodes: int) -> Tensor:
     Returns:
         (B, nodes).
 
-    Example:
+    Examples:
         >>> soft_histogram(torch.tensor([[0.25, 2.0]]), torch.tensor([[True, True]]), 3)
         tensor([[0.7500, 0.2500, 1.0000]])
     """

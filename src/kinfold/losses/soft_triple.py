@@ -25,7 +25,7 @@ def pool_centers(similarity: Tensor, temperature: float = 0.1) -> Tensor:
     Returns:
         (B, C).
 
-    Example:
+    Examples:
         >>> pool_centers(torch.tensor([[[1.0, 1.0], [0.5, 0.5]]]))
         tensor([[1.0000, 0.5000]])
     """

@@ -22,7 +22,7 @@ def supcon(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperat
     Returns:
         (B,).
 
-    Example:
+    Examples:
         >>> import torch
         >>> positives = torch.tensor([[True, True, False]])
         >>> supcon(torch.zeros(1, 3), positives, ~positives).round(decimals=4)

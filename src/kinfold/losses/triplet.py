@@ -36,7 +36,7 @@ def all_triplets(
     Returns:
         Sums (B,) and counts (B,).
 
-    Example:
+    Examples:
         >>> distance = torch.tensor([[0.5, 0.6, 2.0]])
         >>> positives = torch.tensor([[True, False, False]])
         >>> all_triplets(distance, positives, ~positives, margin=0.2)[0].round(decimals=4)

@@ -58,7 +58,7 @@ def k_means(
     Raises:
         ValueError: The number of clusters is not between 1 and N.
 
-    Example:
+    Examples:
         >>> k_means(torch.tensor([[0.0], [0.1], [5.0], [5.1]]), 2).clusters.unique_consecutive().shape
         torch.Size([2])
     """

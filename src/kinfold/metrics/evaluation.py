@@ -73,7 +73,7 @@ def evaluate(
     Raises:
         ValueError: An argument is not valid or would not be used, or a row is not finite.
 
-    Example:
+    Examples:
         >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.7]])
         >>> evaluate(x, [0, 0, 1, 1], metrics=["recall@1", "map@r"])
         {'recall@1': 0.75, 'map@r': 0.75}
@@ -127,7 +127,7 @@ def examine(
     Raises:
         ValueError: An argument is not valid or would not be used, or a row is not finite.
 
-    Example:
+    Examples:
         >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.7]])
         >>> examine(x, ["a", "a", "b", "b"], metrics=["recall@1", "map@r"])
         Evaluation(recall@1=0.7500, map@r=0.7500; 4 queries, 2 classes)

@@ -23,7 +23,7 @@ def find_metric(name: str) -> Metric:
     Raises:
         ValueError: The name is unknown, or its number is not valid; the message suggests the nearest name.
 
-    Example:
+    Examples:
         >>> find_metric("precision@10").depth.fixed
         10
     """

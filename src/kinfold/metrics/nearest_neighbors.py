@@ -46,7 +46,7 @@ def neighbors(
         ValueError: An argument is not valid, or a row is not finite.
         ImportError: The backend is "faiss" and faiss is not installed.
 
-    Example:
+    Examples:
         >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [1.0, 0.1]])
         >>> values, indices = neighbors(x, k=2)
         >>> indices

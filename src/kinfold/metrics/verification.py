@@ -65,7 +65,7 @@ def verify(
     Returns:
         The curve, with its areas and rates as methods.
 
-    Example:
+    Examples:
         >>> curve = verify(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.7]]), [0, 0, 1, 1])
         >>> round(curve.roc_auc(), 3), round(curve.pr_auc(), 3)
         (0.75, 0.75)

@@ -1,9 +1,10 @@
 """Miners select the pairs or triplets that a loss uses: a narrower relation, or one triplet per anchor.
 
->>> import torch, kinfold
->>> miner = kinfold.miners.create("hard")
->>> miner(torch.eye(4), torch.tensor([0, 0, 1, 1])).negative
-tensor([2, 2, 0, 0])
+Examples:
+    >>> import torch, kinfold
+    >>> miner = kinfold.miners.create("hard")
+    >>> miner(torch.eye(4), torch.tensor([0, 0, 1, 1])).negative
+    tensor([2, 2, 0, 0])
 """
 
 from typing import Any
@@ -49,7 +50,7 @@ def create(name: str, **options: Any) -> Miner:
     Raises:
         ValueError: The name or an option is unknown; the message suggests the nearest one.
 
-    Example:
+    Examples:
         >>> create("semihard", margin=0.1).margin
         0.1
     """

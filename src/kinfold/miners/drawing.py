@@ -17,7 +17,7 @@ def draw_uniform(mask: Tensor, generator: torch.Generator) -> tuple[Tensor, Tens
     Returns:
         Column of each row (B,), and whether the row has a True column (B,).
 
-    Example:
+    Examples:
         >>> draw_uniform(torch.tensor([[False, True], [False, False]]), torch.Generator())
         (tensor([1, 0]), tensor([ True, False]))
     """
@@ -50,9 +50,10 @@ def draw_weighted(weights: Tensor, generator: torch.Generator) -> tuple[Tensor, 
 def mark_smallest(order: Tensor, counts: Tensor) -> Tensor:
     """Mark the `counts` (B,) smallest finite entries of each row of `order` (B, R).
 
-    >>> mark_smallest(torch.tensor([[0.3, 0.1, 0.2], [torch.inf, 0.5, torch.inf]]), torch.tensor([2, 2]))
-    tensor([[False,  True,  True],
-            [False,  True, False]])
+    Examples:
+        >>> mark_smallest(torch.tensor([[0.3, 0.1, 0.2], [torch.inf, 0.5, torch.inf]]), torch.tensor([2, 2]))
+        tensor([[False,  True,  True],
+                [False,  True, False]])
     """
     mask = torch.zeros_like(order, dtype=torch.bool)
     most = min(int(counts.max()), order.shape[1]) if order.numel() else 0

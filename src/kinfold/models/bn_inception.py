@@ -45,7 +45,7 @@ class BNInception(Backbone):
     Images are in the order blue, green, red, with values 0..255 minus (104, 117, 128), as the pipeline "bn-inception"
     makes them.
 
-    Example:
+    Examples:
         >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 1024, 2, 2])
     """

@@ -20,7 +20,7 @@ class ConcatenatedEmbedder(nn.Module):
     Raises:
         ValueError: There are no members.
 
-    Example:
+    Examples:
         >>> ConcatenatedEmbedder([nn.Identity(), nn.Identity()])(torch.tensor([[3.0, 4.0]]))
         tensor([[0.4243, 0.5657, 0.4243, 0.5657]])
     """

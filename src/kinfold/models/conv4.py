@@ -19,7 +19,7 @@ class Conv4(Backbone):
     Raises:
         ValueError: `channels` or `width` is invalid.
 
-    Example:
+    Examples:
         >>> Conv4(width=64).eval()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 64, 3, 3])
     """

@@ -52,7 +52,7 @@ def create(
         ValueError: A name, an option or a weight file is invalid.
         ImportError: The backbone needs a library that is not installed.
 
-    Example:
+    Examples:
         >>> create("features", dim=2, backbone_options={"width": 4})(torch.zeros(3, 4)).shape
         torch.Size([3, 2])
     """

@@ -21,7 +21,7 @@ def synchronize_batch_norm(model: nn.Module) -> nn.Module:
     Raises:
         ValueError: A layer is a variant of batch norm that cannot be replaced.
 
-    Example:
+    Examples:
         >>> model = synchronize_batch_norm(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
         >>> [type(layer).__name__ for layer in model]
         ['Linear', 'DistributedBatchNorm']

@@ -70,8 +70,9 @@ class Embedder(nn.Module):
 def pool_maps(maps: Tensor, pool: Pool) -> Tensor:
     """Pool feature maps (B, width, h, w) to (B, width); features that are already pooled are returned unchanged.
 
-    >>> pool_maps(torch.tensor([[[[0.0, 2.0]]]]), "avg+max")
-    tensor([[3.]])
+    Examples:
+        >>> pool_maps(torch.tensor([[[[0.0, 2.0]]]]), "avg+max")
+        tensor([[3.]])
     """
     if maps.ndim == 2:
         return maps

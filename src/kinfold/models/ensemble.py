@@ -103,9 +103,10 @@ def normalize_parts(rows: Tensor) -> Tensor:
 
     Not `kinfold.pairs.normalize`, which rounds differently: the published runs of DRML used this formula.
 
-    >>> normalize_parts(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    tensor([[0.6000, 0.8000],
-            [0.0000, 0.0000]])
+    Examples:
+        >>> normalize_parts(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
     """
     rows = promote_half(rows)
     length: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
@@ -122,8 +123,9 @@ def promote_half(rows: Tensor) -> Tensor:
 def divide_evenly(total: int, count: int, what: str) -> int:
     """Return total / count; ValueError if it is not an integer.
 
-    >>> divide_evenly(512, 4, "dim")
-    128
+    Examples:
+        >>> divide_evenly(512, 4, "dim")
+        128
     """
     if count < 1:
         raise ValueError(f"an ensemble needs at least 1 branch, got branches={count}")

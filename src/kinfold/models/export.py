@@ -58,7 +58,7 @@ class DeployedModel(nn.Module):
         normalize: Normalization of uint8 images; None converts the input to float32.
         unit: Scale embeddings to unit length, for embeddings that are compared by cosine similarity.
 
-    Example:
+    Examples:
         >>> DeployedModel(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """

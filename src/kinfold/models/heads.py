@@ -13,7 +13,7 @@ def identity(width: int, dim: int) -> nn.Module:
     Raises:
         ValueError: `dim` differs from `width`.
 
-    Example:
+    Examples:
         >>> identity(8, 8)
         Identity()
     """
@@ -30,7 +30,7 @@ def linear(width: int, dim: int, bias: bool = True) -> nn.Linear:
         dim: Dimension of the embeddings.
         bias: Add a bias.
 
-    Example:
+    Examples:
         >>> linear(1280, 128)
         Linear(in_features=1280, out_features=128, bias=True)
     """
@@ -50,7 +50,7 @@ def mlp(width: int, dim: int, hidden: int | None = None, batch_norm: bool = Fals
     Raises:
         ValueError: `hidden` is less than 1.
 
-    Example:
+    Examples:
         >>> len(mlp(64, 16, hidden=32))
         3
     """

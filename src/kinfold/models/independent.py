@@ -43,7 +43,7 @@ class IndependentHeads(Ensemble):
     Raises:
         ValueError: `branches` does not divide `dim`, or a weight is negative.
 
-    Example:
+    Examples:
         >>> import torch
         >>> head = IndependentHeads(width=8, dim=6, branches=3)
         >>> head(torch.ones(2, 8)).parts.shape, head.eval()(torch.ones(2, 8)).shape
@@ -89,9 +89,10 @@ def compute_cross_covariance(parts: Tensor) -> Tensor:
     Args:
         parts: (B, K, d).
 
-    >>> import torch
-    >>> compute_cross_covariance(torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]]))
-    tensor(1.)
+    Examples:
+        >>> import torch
+        >>> compute_cross_covariance(torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]]))
+        tensor(1.)
     """
     count, number, dim = parts.shape
     if number < 2 or count == 0:

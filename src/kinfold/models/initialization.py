@@ -56,7 +56,7 @@ def initialize(
     Raises:
         ValueError: The head is not linear or has no bias, or the features have too few directions for it.
 
-    Example:
+    Examples:
         >>> rows = torch.tensor([[3.0, 1.0], [-3.0, 1.0], [0.0, 2.0], [0.0, 0.0]])
         >>> initialize(nn.Linear(2, 1), rows, "pca")(rows).flatten().round(decimals=3)
         tensor([ 1.4140, -1.4140,  0.0000,  0.0000], grad_fn=<RoundBackward1>)

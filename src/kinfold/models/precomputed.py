@@ -15,7 +15,7 @@ class PrecomputedFeatures(Backbone):
             number for all columns. A learning rate then has the same effect for features of any scale. The method
             `standardize` computes both; before it is called, rows are not changed.
 
-    Example:
+    Examples:
         >>> PrecomputedFeatures(width=2)(torch.tensor([[1.0, 2.0]], dtype=torch.float16))
         tensor([[1., 2.]])
     """
@@ -45,8 +45,9 @@ class PrecomputedFeatures(Backbone):
     def standardize(self, rows: Tensor) -> Tensor:
         """Compute mean and scale from the training rows (N, width); returns the standardized rows.
 
-        >>> PrecomputedFeatures(width=1, standardize=True).standardize(torch.tensor([[1.0], [5.0]])).flatten()
-        tensor([-1.,  1.])
+        Examples:
+            >>> PrecomputedFeatures(width=1, standardize=True).standardize(torch.tensor([[1.0], [5.0]])).flatten()
+            tensor([-1.,  1.])
         """
         if self.mean is None or self.scale is None:
             raise ValueError("these features are taken as they are; create them with standardize=True")

@@ -66,7 +66,7 @@ class RelationalHead(Ensemble):
     Raises:
         ValueError: `branches` does not divide `dim` or `width`, a weight is negative, or `branch_input` is unknown.
 
-    Example:
+    Examples:
         >>> head = RelationalHead(width=8, dim=4, branches=2)
         >>> head(torch.ones(3, 8)).parts.shape, head.eval()(torch.ones(3, 8)).shape
         (torch.Size([3, 2, 2]), torch.Size([3, 4]))

@@ -15,7 +15,7 @@ class ResNet50(Backbone):
     The stride is in the 3 x 3 convolution of a bottleneck, as in the published PyTorch weights; in the paper it is in
     the 1 x 1 convolution before it.
 
-    Example:
+    Examples:
         >>> ResNet50().eval()(torch.zeros(1, 3, 64, 64)).shape
         torch.Size([1, 2048, 2, 2])
     """

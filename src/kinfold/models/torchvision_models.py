@@ -85,8 +85,9 @@ class TorchvisionBackbone(Backbone):
 def convert_to_tensorflow_range(images: Tensor) -> Tensor:
     """Convert images from ImageNet normalization to (x - 0.5) / 0.5, with which the published GoogLeNet was trained.
 
-    >>> convert_to_tensorflow_range(torch.zeros(1, 3, 1, 1)).flatten()
-    tensor([-0.0300, -0.0880, -0.1880])
+    Examples:
+        >>> convert_to_tensorflow_range(torch.zeros(1, 3, 1, 1)).flatten()
+        tensor([-0.0300, -0.0880, -0.1880])
     """
     mean = images.new_tensor([0.485, 0.456, 0.406])[:, None, None]
     deviation = images.new_tensor([0.229, 0.224, 0.225])[:, None, None]

@@ -23,7 +23,7 @@ class CrossBatchMemory(nn.Module):
         size: Number of embeddings that are kept.
         dim: Dimension of the embeddings. By default that of the first update.
 
-    Example:
+    Examples:
         >>> memory = CrossBatchMemory(size=6)
         >>> batch, labels, ids = torch.eye(4), torch.tensor([0, 0, 1, 1]), torch.arange(4)
         >>> memory.update(batch, labels, ids)

@@ -17,8 +17,9 @@ _CHUNK_ENTRIES = 1 << 20  # entries gathered at a time
 def gather_dot(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """x_i . y_j, (T,)
 
-    >>> gather_dot(torch.eye(2), torch.ones(3, 2), torch.tensor([0, 1]), torch.tensor([2, 2]))
-    tensor([1., 1.])
+    Examples:
+        >>> gather_dot(torch.eye(2), torch.ones(3, 2), torch.tensor([0, 1]), torch.tensor([2, 2]))
+        tensor([1., 1.])
     """
     return _gather(x, y, i, j, squared=False)
 

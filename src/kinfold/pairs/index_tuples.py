@@ -35,7 +35,7 @@ def read_tuples(tuples: Tuples | IndexTensors, shape: tuple[int, int], device: t
         ValueError: The tuples have another type, unequal lengths, an index outside the batch or the reference set, or
             list a pair twice.
 
-    Example:
+    Examples:
         >>> a, p, n = torch.tensor([0]), torch.tensor([1]), torch.tensor([2])
         >>> read_tuples((a, p, n), (3, 3), torch.device("cpu")).negative
         tensor([2])

@@ -45,7 +45,7 @@ def reindex(labels: Labels) -> tuple[Tensor, list[int] | list[str]]:
     Returns:
         The labels as int64 numbers 0..C-1, (B,), and the list of the C classes in that order.
 
-    Example:
+    Examples:
         >>> reindex([30, 10, 30])
         (tensor([1, 0, 1]), [10, 30])
         >>> reindex(["wren", "crow"])

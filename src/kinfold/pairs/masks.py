@@ -16,8 +16,9 @@ HUGE = 1e30
 def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
     """Convert a mask to 1 where True and 0 where False, in the precision of `like`.
 
-    >>> mask_to_float(torch.tensor([True, False]), torch.zeros(1))
-    tensor([1., 0.])
+    Examples:
+        >>> mask_to_float(torch.tensor([True, False]), torch.zeros(1))
+        tensor([1., 0.])
     """
     return mask.view(torch.uint8).to(like.dtype)
 
@@ -25,8 +26,9 @@ def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
 def mask_out(values: Tensor, mask: Tensor) -> Tensor:
     """Replace the values outside the mask by about -1e30.
 
-    >>> mask_out(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
-    tensor([ 3.0000e+00, -1.0000e+30])
+    Examples:
+        >>> mask_out(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
+        tensor([ 3.0000e+00, -1.0000e+30])
     """
     return values + (mask_to_float(mask, values) - 1.0) * HUGE
 
@@ -34,8 +36,9 @@ def mask_out(values: Tensor, mask: Tensor) -> Tensor:
 def count(mask: Tensor, dim: int = 1) -> Tensor:
     """Count the True entries along one dimension, int32.
 
-    >>> count(torch.tensor([[True, True], [False, False]]))
-    tensor([2, 0], dtype=torch.int32)
+    Examples:
+        >>> count(torch.tensor([[True, True], [False, False]]))
+        tensor([2, 0], dtype=torch.int32)
     """
     return mask.view(torch.uint8).sum(dim=dim, dtype=torch.int32)
 
@@ -46,7 +49,7 @@ def list_columns(mask: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Column indices (B, W), where W is the largest number of True entries in a row, and which of them exist (B, W).
 
-    Example:
+    Examples:
         >>> list_columns(torch.tensor([[False, True, True], [False, True, False]]))
         (tensor([[1, 2],
                 [1, 0]]), tensor([[ True,  True],

@@ -29,7 +29,7 @@ def normalize(x: Tensor) -> Tensor:
     Returns:
         (..., d).
 
-    Example:
+    Examples:
         >>> normalize(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e30, 4e30]]))
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000],
@@ -104,8 +104,9 @@ def dot(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
 def cosine(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     """Cosine similarity x . y / (|x| |y|); arguments as in `dot`.
 
-    >>> cosine(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 5.0], [-1.0, 0.0]]))
-    tensor([[ 1.,  0., -1.]])
+    Examples:
+        >>> cosine(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 5.0], [-1.0, 0.0]]))
+        tensor([[ 1.,  0., -1.]])
     """
     unit = normalize(x)
     return dot(unit, unit if y is x else normalize(y), rows=rows)

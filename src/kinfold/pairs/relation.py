@@ -56,7 +56,7 @@ class Relation:
                 an item with itself is in neither mask.
             same_item: Boolean (B, R), pairs of an item with itself; they are in neither mask.
 
-        Example:
+        Examples:
             >>> Relation.from_labels(torch.tensor([4, 4, 7])).positives.int().tolist()
             [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
         """

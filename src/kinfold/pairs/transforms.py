@@ -10,7 +10,8 @@ def is_transformed() -> bool:
     on the data and custom autograd functions are left out. Plain operations, which the transforms support, replace
     them.
 
-    >>> is_transformed(), torch.func.vmap(lambda x: x + is_transformed())(torch.zeros(2))
-    (False, tensor([1., 1.]))
+    Examples:
+        >>> is_transformed(), torch.func.vmap(lambda x: x + is_transformed())(torch.zeros(2))
+        (False, tensor([1., 1.]))
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

@@ -42,8 +42,9 @@ class Triplets:
     def from_list(cls, rows: "list[tuple[int, int, int]]", device: torch.device | None = None) -> "Triplets":
         """Make triplets from a list of (anchor, positive, negative), all of them valid.
 
-        >>> Triplets.from_list([(0, 1, 2)]).negative
-        tensor([2])
+        Examples:
+            >>> Triplets.from_list([(0, 1, 2)]).negative
+            tensor([2])
         """
         table = torch.tensor(rows, dtype=torch.int64, device=device).reshape(-1, 3)
         valid = torch.ones(len(rows), dtype=torch.bool, device=device)

@@ -15,8 +15,9 @@ INK = (32, 32, 32)
 def shorten_label(text: str, width: float) -> str:
     """Return the text, or its beginning and dots, no wider than `width` pixels.
 
-    >>> shorten_label("robin", 100), shorten_label("001.Black_footed_Albatross", 100)
-    ('robin', '001.Black_f...')
+    Examples:
+        >>> shorten_label("robin", 100), shorten_label("001.Black_footed_Albatross", 100)
+        ('robin', '001.Black_f...')
     """
     if measure_width(text) <= width:
         return text
@@ -29,8 +30,9 @@ def shorten_label(text: str, width: float) -> str:
 def make_drawable(text: str) -> str:
     """Return the text with its code point for every character that no font can draw.
 
-    >>> make_drawable("wren\\n\\ue000")
-    'wrenU+000AU+E000'
+    Examples:
+        >>> make_drawable("wren\\n\\ue000")
+        'wrenU+000AU+E000'
     """
     return "".join(letter if find_font(letter) is not None else f"U+{ord(letter):04X}" for letter in text)
 

@@ -35,7 +35,7 @@ def create(name: str, labels: Labels, **options: Any) -> Sampler:
     Raises:
         ValueError: The name or an option is unknown, or the options do not fit the labels.
 
-    Example:
+    Examples:
         >>> sampler = create("spc", [0, 0, 1, 1, 2, 2], batch_size=4, per_class=2, seed=0)
         >>> [len(batch) for batch in sampler]
         [4, 4]

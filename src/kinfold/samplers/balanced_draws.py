@@ -21,7 +21,7 @@ def draw_in_turns(sizes: Tensor, groups: Tensor, counts: Tensor, generator: torc
     Returns:
         The members of all visits, one visit after the other, (sum(counts),).
 
-    Example:
+    Examples:
         >>> sizes, groups, counts = torch.tensor([3]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2])
         >>> torch.bincount(draw_in_turns(sizes, groups, counts, torch.Generator()))
         tensor([2, 2, 2])
@@ -50,7 +50,7 @@ def draw_distinct(sizes: Tensor, counts: Tensor, generator: torch.Generator) -> 
     Returns:
         The members of all groups, one group after the other, (sum(counts),).
 
-    Example:
+    Examples:
         >>> draw_distinct(torch.tensor([10**9, 1]), torch.tensor([3, 2]), torch.Generator()).shape
         torch.Size([5])
     """

@@ -25,8 +25,9 @@ class ClassIndex:
     def from_labels(labels: Labels) -> "ClassIndex":
         """Group items by label; labels are integers or strings.
 
-        >>> ClassIndex.from_labels(["wren", "crow", "wren"]).items
-        tensor([1, 0, 2])
+        Examples:
+            >>> ClassIndex.from_labels(["wren", "crow", "wren"]).items
+            tensor([1, 0, 2])
         """
         numbers, classes = reindex(labels)
         if not classes:

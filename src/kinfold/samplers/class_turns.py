@@ -13,7 +13,7 @@ class ClassTurns:
     Attributes:
         due: Whether each class is due, boolean (count,).
 
-    Example:
+    Examples:
         >>> turns = ClassTurns(3)
         >>> turns.mark_used(torch.tensor([0, 2]))
         >>> turns.mark_used(torch.tensor([1, 2]))

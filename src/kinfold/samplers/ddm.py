@@ -86,9 +86,10 @@ def compute_distribution_distances(points: Tensor, candidates: Tensor, bins: int
         bins: Number of bins.
 
 
-    >>> points = torch.tensor([[0.0], [1.0], [3.0]])
-    >>> compute_distribution_distances(points, torch.tensor([[0, 1, 2], [0, 1, 1], [0, 2, 2]]), bins=2)
-    tensor([0.0000, 0.6667, 0.0000])
+    Examples:
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> compute_distribution_distances(points, torch.tensor([[0, 1, 2], [0, 1, 1], [0, 2, 2]]), bins=2)
+        tensor([0.0000, 0.6667, 0.0000])
     """
     size, (number, batch) = points.shape[0], candidates.shape
     distance = torch.cdist(points, points)

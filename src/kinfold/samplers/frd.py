@@ -69,8 +69,9 @@ def compute_frechet_distances(points: Tensor, candidates: Tensor) -> Tensor:
         points: Embeddings of the pool, (P, D).
         candidates: Rows of `points`, (M, B).
 
-    >>> compute_frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
-    tensor([0.0000, 2.4923])
+    Examples:
+        >>> compute_frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
+        tensor([0.0000, 2.4923])
     """
     chosen = points[candidates]  # (M, B, D)
     pool_mean, means = points.mean(dim=0), chosen.mean(dim=1)

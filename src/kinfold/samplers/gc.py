@@ -119,9 +119,10 @@ def select_centers(
         due: Rows to select before all others, boolean (P,).
         farthest: If above 1, draw each next row from this many of the farthest.
 
-    >>> line = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
-    >>> select_centers(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
-    tensor([0, 3])
+    Examples:
+        >>> line = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+        >>> select_centers(line, 2, torch.Generator(), due=torch.tensor([True, False, False, False]))
+        tensor([0, 3])
     """
     squared = torch.cdist(points, points).square_()
     nearest = torch.full((points.shape[0],), torch.inf, dtype=points.dtype)

@@ -28,7 +28,7 @@ class RandomSampler(Sampler):
     Raises:
         ValueError: `batch_size` is larger than the number of items, or an option is invalid.
 
-    Example:
+    Examples:
         >>> len(RandomSampler([0, 1, 1, 2, 2], batch_size=2))
         2
     """

@@ -30,7 +30,7 @@ class SPCSampler(Sampler):
     Raises:
         ValueError: An option is invalid, or the labels have too few classes for a batch.
 
-    Example:
+    Examples:
         >>> sampler = SPCSampler(["a", "b", "b", "a", "c"], batch_size=4, per_class=2, replacement="never")
         >>> [sorted(batch) for batch in sampler]
         [[0, 1, 2, 3]]

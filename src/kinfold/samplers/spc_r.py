@@ -32,7 +32,7 @@ class SPCRSampler(Sampler):
     Raises:
         ValueError: An option is invalid.
 
-    Example:
+    Examples:
         >>> [len(set(batch)) for batch in SPCRSampler([0, 0, 0, 1, 1, 1], batch_size=3)]
         [3, 3]
     """

@@ -46,7 +46,7 @@ def tabulate_scores(scores: Mapping[str, Any], metrics: Sequence[str]) -> list[d
 def format_score(name: str, value: Any) -> str:
     """Return the text of a table cell: four digits, gains with their sign, nothing for None.
 
-    Example:
+    Examples:
         >>> format_score("test", 0.5), format_score("test gain", 0.25), format_score("test", None)
         ('0.5000', '+0.2500', '')
     """

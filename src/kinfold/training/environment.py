@@ -42,7 +42,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 def find_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two environments that change the bits of a result.
 
-    Example:
+    Examples:
         >>> find_differences({"ranks": 1, "packages": {"torch": "2.6"}}, {"ranks": 2, "packages": {"torch": "2.7"}})
         ['ranks 1 -> 2', 'torch 2.6 -> 2.7']
     """

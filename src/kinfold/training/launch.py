@@ -53,7 +53,7 @@ def train(
         ValueError: The recipe is wrong, or the folder is in use or not empty.
         Stopped: A signal asked training to stop; everything is saved.
 
-    Example:
+    Examples:
         >>> run = train("recipe.toml", "runs/first", changes=["loss.k=160"])  # doctest: +SKIP
         >>> run.scores["test"]["recall@1"]  # doctest: +SKIP
     """

@@ -23,7 +23,7 @@ def sort_descending(rows: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The sorted rows, and the former position of each number, (B, L) int64.
 
-    Example:
+    Examples:
         >>> sort_descending(torch.tensor([[0.5, -2.0, 3.0, -1.0]]))
         (tensor([[ 3.0000,  0.5000, -1.0000, -2.0000]]), tensor([[2, 0, 3, 1]]))
     """

@@ -15,8 +15,9 @@ _INT16 = np.iinfo(np.int16)
 def encode_array(array: Array) -> dict[str, Any]:
     """Encode an array in the smallest of int16, int32 and float32 that holds it.
 
-    >>> encode_array(np.array([[1, -1]]))
-    {'base64': 'AQD//w==', 'type': 'int16', 'shape': [1, 2]}
+    Examples:
+        >>> encode_array(np.array([[1, -1]]))
+        {'base64': 'AQD//w==', 'type': 'int16', 'shape': [1, 2]}
     """
     if array.dtype.kind == "f":
         kind = "float32"
@@ -30,8 +31,9 @@ def encode_array(array: Array) -> dict[str, Any]:
 def decode_array(value: Any) -> Array:
     """Decode an array from the result of `encode_array`, or from lists.
 
-    >>> decode_array(encode_array(np.array([[1, -1]]))).tolist(), decode_array([0.5]).tolist()
-    ([[1, -1]], [0.5])
+    Examples:
+        >>> decode_array(encode_array(np.array([[1, -1]]))).tolist(), decode_array([0.5]).tolist()
+        ([[1, -1]], [0.5])
     """
     if not isinstance(value, dict):
         return np.asarray(value)
@@ -42,8 +44,9 @@ def decode_array(value: Any) -> Array:
 def round_number(value: float | None, digits: int = 5) -> float | None:
     """Round to significant digits; None for an undefined number.
 
-    >>> round_number(0.123456789), round_number(float("nan")), round_number(None)
-    (0.12346, None, None)
+    Examples:
+        >>> round_number(0.123456789), round_number(float("nan")), round_number(None)
+        (0.12346, None, None)
     """
     if value is None or not math.isfinite(value):
         return None

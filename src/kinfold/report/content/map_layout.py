@@ -25,9 +25,10 @@ def sample_items(labels: Tensor, count: int) -> Tensor:
     Returns:
         Positions (min(count, N),) in ascending order.
 
-    >>> labels = torch.tensor([0] * 60 + [1] * 30)
-    >>> torch.bincount(labels[sample_items(labels, 9)]).tolist()
-    [6, 3]
+    Examples:
+        >>> labels = torch.tensor([0] * 60 + [1] * 30)
+        >>> torch.bincount(labels[sample_items(labels, 9)]).tolist()
+        [6, 3]
     """
     total = labels.shape[0]
     if count >= total:

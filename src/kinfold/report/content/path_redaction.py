@@ -23,8 +23,9 @@ def display_folder(folder: Path) -> str:
 def redact_paths(text: str) -> str:
     """Shorten every absolute path of a message to its last name.
 
-    >>> redact_paths("/home/ann/birds/wren.jpg is missing; see 'C:\\\\data\\\\birds.csv' and runs/first")
-    "wren.jpg is missing; see 'birds.csv' and runs/first"
+    Examples:
+        >>> redact_paths("/home/ann/birds/wren.jpg is missing; see 'C:\\\\data\\\\birds.csv' and runs/first")
+        "wren.jpg is missing; see 'birds.csv' and runs/first"
     """
     return _FOLDERS.sub("", text)
 

@@ -98,8 +98,9 @@ def _set_limits(axes: "Axes", chart: Chart) -> None:
 def limit_range(low: float, high: float, values: Array, limits: tuple[float, float]) -> tuple[float, float]:
     """Return the ends of an axis, no further than the limits unless a value is beyond them.
 
-    >>> limit_range(0.35, 1.04, np.array([0.4, 1.0]), (0, 1)), limit_range(-0.2, 0.5, np.array([-0.1, 0.4]), (0, 1))
-    ((0.35, 1), (-0.2, 0.5))
+    Examples:
+        >>> limit_range(0.35, 1.04, np.array([0.4, 1.0]), (0, 1)), limit_range(-0.2, 0.5, np.array([-0.1, 0.4]), (0, 1))
+        ((0.35, 1), (-0.2, 0.5))
     """
     finite = values[np.isfinite(values)]
     # differences of 1e-6 are rounding

@@ -72,8 +72,9 @@ def render_page(content: dict[str, Any]) -> str:
 def embed_json(value: Any) -> str:
     """Return JSON that is safe inside of a script element.
 
-    >>> embed_json({"name": "</script>", "loss": float("nan")})
-    '{"name":"\\\\u003c/script\\\\u003e","loss":null}'
+    Examples:
+        >>> embed_json({"name": "</script>", "loss": float("nan")})
+        '{"name":"\\\\u003c/script\\\\u003e","loss":null}'
     """
     text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
     return re.sub("[<>&]", lambda letter: _ESCAPES[letter[0]], text)

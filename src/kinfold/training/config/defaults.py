@@ -38,7 +38,7 @@ def default_miner(loss: str, options: Mapping[str, Any] | None = None) -> str | 
         loss: A registered loss.
         options: Its options.
 
-    Example:
+    Examples:
         >>> default_miner("margin"), default_miner("triplet")
         ('distance-weighted', None)
     """
@@ -50,7 +50,7 @@ def default_miner(loss: str, options: Mapping[str, Any] | None = None) -> str | 
 def default_learning_rate(loss: str) -> float:
     """Return the learning rate that "auto" stands for, for a head on standardized features.
 
-    Example:
+    Examples:
         >>> default_learning_rate("margin"), default_learning_rate("quadruplet")
         (0.0005, 0.0001)
     """
@@ -60,7 +60,7 @@ def default_learning_rate(loss: str) -> float:
 def default_embedding_length(loss: str) -> float:
     """Return the root mean square length that embeddings get at a start from principal components.
 
-    Example:
+    Examples:
         >>> default_embedding_length("margin"), default_embedding_length("n-pair")
         (1.0, 5.0)
     """
@@ -70,7 +70,7 @@ def default_embedding_length(loss: str) -> float:
 def compares_raw_vectors(loss: str) -> bool:
     """Return whether a loss compares embeddings with each other without normalizing them.
 
-    Example:
+    Examples:
         >>> [loss for loss in registry.names("losses") if compares_raw_vectors(loss)]
         ['generalized-lifted', 'n-pair', 'angular']
     """

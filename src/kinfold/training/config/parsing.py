@@ -51,7 +51,7 @@ def configure(tables: Table, changes: Sequence[str] = ()) -> RunConfig:
     Raises:
         ValueError: A key is unknown, or a value is wrong.
 
-    Example:
+    Examples:
         >>> configure({"loss": {"name": "dro-topk"}}, ["loss.k=160", "training.steps=5"]).loss
         NamedConfig(name='dro-topk', options={'k': 160})
         >>> configure({"loss": {"name": "margin"}, "miner": {"name": "auto"}}).miner
@@ -154,7 +154,7 @@ def merge_tables(*layers: Table) -> dict[str, Any]:
 
     A table with another `name` replaces the one below it, and another loss drops the miner of the one it replaces.
 
-    Example:
+    Examples:
         >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
         {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
         >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})

@@ -96,7 +96,7 @@ def set_learning_rates(optimizer: TorchOptimizer, factor: float) -> None:
 def compute_lr_factor(schedule: ScheduleConfig, step: int, steps: int) -> float:
     """Return the factor on every learning rate at `step` (from 0) of `steps`, a pure function without state.
 
-    Example:
+    Examples:
         >>> [round(compute_lr_factor(ScheduleConfig("cosine", warmup=2), step, 6), 3) for step in range(6)]
         [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
     """

@@ -86,7 +86,7 @@ class Selection:
 def is_better(metric: str, value: float, than: float) -> bool:
     """Return whether one value of a metric is better than another.
 
-    Example:
+    Examples:
         >>> is_better("recall@1", 0.5, 0.4), is_better("eer", 0.5, 0.4)
         (True, False)
     """

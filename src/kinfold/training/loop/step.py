@@ -180,7 +180,7 @@ class Step:
 def map_fields(function: Callable[..., Tensor], *outputs: ModelOutput) -> ModelOutput:
     """Apply a function to every field of model outputs; the result has their type.
 
-    Example:
+    Examples:
         >>> map_fields(torch.add, torch.tensor(1), torch.tensor(2))
         tensor(3)
     """
