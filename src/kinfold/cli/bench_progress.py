@@ -58,8 +58,9 @@ def show_bench_progress(enabled: bool = True) -> Iterator["ProgressCallback | No
 def format_duration(seconds: float) -> str:
     """Format seconds in the unit that suits them.
 
-    >>> [format_duration(seconds) for seconds in (12.3, 300, 9000)]
-    ['12 s', '5 min', '2.5 h']
+    Examples:
+        >>> [format_duration(seconds) for seconds in (12.3, 300, 9000)]
+        ['12 s', '5 min', '2.5 h']
     """
     minutes = round(seconds / 60)
     return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -100,7 +100,7 @@ def run_bench(
         ValueError: If data are missing, or if finished runs have other settings than the suite.
         Interrupted: If a signal interrupted the bench.
 
-    Example:
+    Examples:
         `run_bench(read_suite("suite.toml"), "bench/birds", jobs=2)`
     """
     bench_folder, stop_request = BenchFolder(folder), StopRequest()

@@ -156,29 +156,21 @@ class MethodComparison:
 def compute_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """Compute Student's t interval of a mean: t quantile x standard deviation / sqrt(n).
 
-    <<<<<<< HEAD
-        Args:
-            values: One result per repeat.
-            level: Confidence level.
+    Args:
+        values: One result per repeat.
+        level: Confidence level.
 
-        Returns:
-            The interval. The half width of one repeat is NaN.
+    Returns:
+        The interval. The half width of one repeat is NaN.
 
-        Raises:
-            ValueError: If there are no values, or if one is not finite.
+    Raises:
+        ValueError: If there are no values, or if one is not finite.
 
-        Examples:
-            >>> compute_interval([0.61, 0.63, 0.62])
-            Interval(0.62 ± 0.0248, count=3)
-            >>> compute_interval([0.61]).half_width
-    =======
-        Examples:
-            >>> found = interval([0.61, 0.63, 0.62])
-            >>> f"{found.mean:.4f} ± {found.half_width:.4f} of {found.count}"
-            '0.6200 ± 0.0248 of 3'
-            >>> interval([0.61]).half_width
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            nan
+    Examples:
+        >>> compute_interval([0.61, 0.63, 0.62])
+        Interval(0.62 ± 0.0248, count=3)
+        >>> compute_interval([0.61]).half_width
+        nan
     """
     from scipy.special import stdtrit  # not at the top: `import kinfold` stays fast
 
@@ -195,28 +187,23 @@ def compute_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 def paired_test(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> PairedTest:
     """Test whether two methods differ: paired two-sided t-test of first minus second.
 
-        Identical results give p = 1. With fewer than two repeats p is NaN. A constant difference other than zero has no
-        measurable spread, and p = 0 from two repeats would mislead, so half width and p are NaN.
+    Identical results give p = 1. With fewer than two repeats p is NaN. A constant difference other than zero has no
+    measurable spread, and p = 0 from two repeats would mislead, so half width and p are NaN.
 
-    <<<<<<< HEAD
-        Args:
-            first: Results of one method.
-            second: Results of another method; entry i of both comes from the same seed.
-            level: Confidence level of the interval.
+    Args:
+        first: Results of one method.
+        second: Results of another method; entry i of both comes from the same seed.
+        level: Confidence level of the interval.
 
-        Returns:
-            Mean difference, its interval and p.
+    Returns:
+        Mean difference, its interval and p.
 
-        Raises:
-            ValueError: If the two have unequal lengths, or if a value is not finite.
+    Raises:
+        ValueError: If the two have unequal lengths, or if a value is not finite.
 
-        Examples:
-            >>> round(paired_test([0.64, 0.66, 0.65], [0.61, 0.62, 0.63]).p, 4)
-    =======
-        Examples:
-            >>> round(paired([0.64, 0.66, 0.65], [0.61, 0.62, 0.63]).p, 4)
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            0.0351
+    Examples:
+        >>> round(paired_test([0.64, 0.66, 0.65], [0.61, 0.62, 0.63]).p, 4)
+        0.0351
     """
     from scipy.special import stdtr
 
@@ -243,24 +230,19 @@ def paired_test(first: Sequence[float], second: Sequence[float], level: float = 
 def adjust_holm(p_values: Sequence[float]) -> list[float]:
     """Correct p values for multiple tests with Holm's step-down method (Holm, 1979).
 
-        Args:
-            p_values: p values of one family of tests. A NaN stays NaN and still counts as a member of the family, so that
-                a test that failed does not make the others easier.
+    Args:
+        p_values: p values of one family of tests. A NaN stays NaN and still counts as a member of the family, so that
+            a test that failed does not make the others easier.
 
-    <<<<<<< HEAD
-        Returns:
-            Adjusted p values in the same order.
+    Returns:
+        Adjusted p values in the same order.
 
-        Raises:
-            ValueError: If a value is not between 0 and 1.
+    Raises:
+        ValueError: If a value is not between 0 and 1.
 
-        Examples:
-            >>> [round(p, 6) for p in adjust_holm([0.01, 0.04, 0.03, math.nan])]
-    =======
-        Examples:
-            >>> [round(p, 6) for p in holm([0.01, 0.04, 0.03, math.nan])]
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            [0.04, 0.09, 0.09, nan]
+    Examples:
+        >>> [round(p, 6) for p in adjust_holm([0.01, 0.04, 0.03, math.nan])]
+        [0.04, 0.09, 0.09, nan]
     """
     for p in p_values:
         if p < 0 or p > 1:
@@ -283,33 +265,26 @@ def compare_methods(
 ) -> MethodComparison:
     """Compare every pair of methods with paired t-tests and Holm's correction.
 
-        Args:
-            results: Method -> seed -> value. A pair is tested on the seeds that both have. With fewer than two of them p is
-                NaN, and the pair still counts in the correction.
-            baseline: Compare every method with this one only.
-            level: Significance level.
-            smaller_is_better: Whether smaller values are better, as for `rho`.
-            untrained: Methods that ended with their initial weights. Their pairs have no p and still count in the
-                correction.
+    Args:
+        results: Method -> seed -> value. A pair is tested on the seeds that both have. With fewer than two of them p is
+            NaN, and the pair still counts in the correction.
+        baseline: Compare every method with this one only.
+        level: Significance level.
+        smaller_is_better: Whether smaller values are better, as for `rho`.
+        untrained: Methods that ended with their initial weights. Their pairs have no p and still count in the
+            correction.
 
-    <<<<<<< HEAD
-        Returns:
-            Tests of all pairs, intervals of all methods, and the best method.
+    Returns:
+        Tests of all pairs, intervals of all methods, and the best method.
 
-        Raises:
-            ValueError: If a name is unknown, or if no method has a result.
+    Raises:
+        ValueError: If a name is unknown, or if no method has a result.
 
-        Examples:
-            >>> runs = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}}
-            >>> comparison = compare_methods(runs)
-            >>> comparison.best, comparison.best_is_significant, round(comparison.pairs[0].adjusted, 4)
-    =======
-        Examples:
-            >>> runs = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}}
-            >>> found = compare(runs)
-            >>> found.best, found.real, round(found.rows[0].adjusted, 4)
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            ('b', True, 0.001)
+    Examples:
+        >>> runs = {"a": {0: 0.60, 1: 0.62, 2: 0.61}, "b": {0: 0.70, 1: 0.73, 2: 0.71}}
+        >>> comparison = compare_methods(runs)
+        >>> comparison.best, comparison.best_is_significant, round(comparison.pairs[0].adjusted, 4)
+        ('b', True, 0.001)
     """
     _check_level(level)
     for name in (*untrained, *([] if baseline is None else [baseline])):

@@ -81,8 +81,9 @@ def format_html(cells: Cells, footnotes: Sequence[str] = (), caption: str | None
 def escape_markdown(text: str) -> str:
     r"""Escape a text so that Markdown shows it literally, also in a table.
 
-    >>> print(escape_markdown("top_k|*"))
-    top\_k&#124;\*
+    Examples:
+        >>> print(escape_markdown("top_k|*"))
+        top\_k&#124;\*
     """
     return re.sub(r"^(\d*)([-+.)])", r"\1\\\2", text.translate(_MARKDOWN))  # a line that would start a list
 
@@ -90,8 +91,9 @@ def escape_markdown(text: str) -> str:
 def escape_latex(text: str) -> str:
     r"""Escape a text so that LaTeX shows it literally, also in a table.
 
-    >>> print(escape_latex("R_50 & 10%"))
-    R\_50 \& 10\%
+    Examples:
+        >>> print(escape_latex("R_50 & 10%"))
+        R\_50 \& 10\%
     """
     return text.translate(_LATEX).replace("--", "-{}-").replace("--", "-{}-")  # twice: three hyphens overlap
 

@@ -117,7 +117,6 @@ def render_table(
     An entry without a result is "-" with a footnote. Columns for which any row has a published number have a second
     column with these.
 
-<<<<<<< HEAD
     Args:
         rows: Rows, as from `assemble_rows`.
         columns: The columns to show, in order.
@@ -132,25 +131,15 @@ def render_table(
     Raises:
         ValueError: If the style or a column is unknown.
 
-    Example:
+    Examples:
         >>> entry = TableEntry(Interval(0.634, 0.0031, 5), published=63.6, bold=True)
         >>> print(render_table([("margin", {"recall@1": entry}), ("lifted", {})], ["recall@1"], "markdown"))
-=======
-    Examples:
-        >>> entry = Entry(Interval(0.634, 0.0031, 5), published=63.6, bold=True)
-        >>> rows = [("margin", {"recall@1": entry}), ("lifted", {})]
-        >>> print(render(rows, ["recall@1"], "markdown"))
->>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
         | method | recall@1, % | published |
         |---|---:|---:|
         | margin | **63.4 ± 0.3** | 63.6 |
         | lifted | - <sup>1</sup> |  |
         <BLANKLINE>
-<<<<<<< HEAD
         **Bold**: the best, significantly better than every other method
-=======
-        **Bold**: the best, told apart from every other method
->>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
         <BLANKLINE>
         <sup>1</sup> no result
     """
@@ -192,14 +181,9 @@ def render_table(
 def format_difference(column: str, difference: float, half_width: float) -> str:
     """Format a difference of two results in the unit of `difference_unit`; a half width of NaN is left out.
 
-<<<<<<< HEAD
-    >>> format_difference("recall@1", 0.0123, 0.004)
-    '+1.23 ± 0.40'
-=======
     Examples:
-        >>> difference_text("recall@1", 0.0123, 0.004)
+        >>> format_difference("recall@1", 0.0123, 0.004)
         '+1.23 ± 0.40'
->>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
     """
     if math.isnan(difference):
         return "-"
@@ -216,14 +200,9 @@ def difference_unit(column: str) -> str:
 def format_probability(p: float) -> str:
     """Format a p value with three digits.
 
-<<<<<<< HEAD
-    >>> [format_probability(p) for p in (0.1, 0.0123, 0.00002, math.nan)]
-    ['0.100', '0.012', '< 0.001', '-']
-=======
     Examples:
-        >>> [probability_text(p) for p in (0.1, 0.0123, 0.00002, math.nan)]
+        >>> [format_probability(p) for p in (0.1, 0.0123, 0.00002, math.nan)]
         ['0.100', '0.012', '< 0.001', '-']
->>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
     """
     if math.isnan(p):
         return "-"
@@ -240,88 +219,11 @@ def describe_caution(repeats: int) -> str:
     )
 
 
-<<<<<<< HEAD
 def _format_entry(entry: TableEntry, column: str, rules: TableStyle, notes: list[str], decimals: int) -> str:
     """Format one result; its footnote is added to `notes`."""
     interval, remarks = entry.interval, [_to_one_line(entry.note)] if entry.note.strip() else []
     if interval is None:
         text, remarks = "-", remarks or ["no result"]
-=======
-def format_text(cells: Cells, footnotes: Sequence[str] = (), caption: str | None = None) -> str:
-    """Boxes for a terminal; the same look as the tables of the command line, without its colours."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    for index, head in enumerate(cells[0]):
-        table.add_column(Text(head), justify="right" if index else "left", no_wrap=True)
-    for row in cells[1:]:
-        table.add_row(*map(Text, row))
-    # as wide as need be, and without colours whatever the environment asks for
-    plain = Console(file=io.StringIO(), width=100_000, color_system=None, legacy_windows=False)
-    with plain.capture() as captured:
-        plain.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    return "\n".join([*([] if caption is None else [caption]), *lines, *footnotes])
-
-
-def format_markdown(cells: Cells, footnotes: Sequence[str] = (), caption: str | None = None) -> str:
-    """A table with pipes; cells are already escaped."""
-    lines = [f"| {' | '.join(row)} |" for row in cells]
-    lines.insert(1, f"|---|{'---:|' * (len(cells[0]) - 1)}")
-    above = [] if caption is None else [caption, ""]
-    return "\n".join([*above, *lines, *(line for note in footnotes for line in ("", note))])
-
-
-def format_latex(cells: Cells, footnotes: Sequence[str] = (), caption: str | None = None) -> str:
-    """A table environment that needs no package; cells are already escaped."""
-    lines = [" & ".join(row) + r" \\" for row in cells]
-    below = [r"\par\smallskip", r"{\footnotesize " + r" \\ ".join(footnotes) + r"\par}"] if footnotes else []
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            *([] if caption is None else [rf"\caption{{{caption}}}"]),
-            rf"\begin{{tabular}}{{l{'r' * (len(cells[0]) - 1)}}}",
-            r"\hline",
-            lines[0],
-            r"\hline",
-            *lines[1:],
-            r"\hline",
-            r"\end{tabular}",
-            *below,
-            r"\end{table}",
-        ]
-    )
-
-
-def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows as it stands, in a table too.
-
-    Examples:
-        >>> print(escape_markdown("top_k|*"))
-        top\_k&#124;\*
-    """
-    return re.sub(r"^(\d*)([-+.)])", r"\1\\\2", text.translate(_MARKDOWN))  # a line that would begin a list
-
-
-def escape_latex(text: str) -> str:
-    r"""Text that LaTeX shows as it stands, in a table too.
-
-    Examples:
-        >>> print(escape_latex("R_50 & 10%"))
-        R\_50 \& 10\%
-    """
-    return text.translate(_LATEX).replace("--", "-{}-").replace("--", "-{}-")  # twice: three hyphens overlap
-
-
-def _cell(entry: Entry, column: str, look: "_Look", notes: list[str], decimals: int) -> str:
-    """One result in its style; what is to be said about it joins the notes."""
-    found, said = entry.interval, [_plain(entry.note)] if entry.note.strip() else []
-    if found is None:
-        text, said = "-", said or ["no result"]
->>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
     else:
         factor, places = _get_scale(column, decimals)
         text = f"{factor * interval.mean:z.{places}f}"

@@ -37,19 +37,14 @@ Settings = dict[str, Any]
 class PublishedNumber:
     """A published number, in percent as printed.
 
-        Attributes:
-            value: The number; None where the text of the paper lost it.
-            spread: The number after its plus-minus sign; `PublishedTable.spread` says what it means.
-            printed: Both with the digits that the paper prints, because a float loses a last zero.
+    Attributes:
+        value: The number; None where the text of the paper lost it.
+        spread: The number after its plus-minus sign; `PublishedTable.spread` says what it means.
+        printed: Both with the digits that the paper prints, because a float loses a last zero.
 
-    <<<<<<< HEAD
-        Example:
-            >>> str(PublishedNumber(67.4)), str(PublishedNumber(62.1, 0.27, "62.10 ± 0.27")), str(PublishedNumber(None))
-    =======
-        Examples:
-            >>> str(Cell(67.4)), str(Cell(62.1, 0.27, "62.10 ± 0.27")), str(Cell(None))
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            ('67.4', '62.10 ± 0.27', 'unreadable')
+    Examples:
+        >>> str(PublishedNumber(67.4)), str(PublishedNumber(62.1, 0.27, "62.10 ± 0.27")), str(PublishedNumber(None))
+        ('67.4', '62.10 ± 0.27', 'unreadable')
     """
 
     value: float | None
@@ -107,18 +102,13 @@ class PublishedRow:
     def needs(self, data: str) -> list[str]:
         """List what is needed to run the row, in lines that start with data, weights or package.
 
-        <<<<<<< HEAD
-                Args:
-                    data: Name of the data set.
+        Args:
+            data: Name of the data set.
 
-                Example:
-                    >>> row = load_table("precision-at-k/table2").row("precision-at-k-densenet201")
-                    >>> [line.partition(":")[0] for line in row.needs("sop")]
-        =======
-                Examples:
-                    >>> [line.partition(":")[0] for line in find("dro/table1").row("dro-kl-margin").needs("cars")]
-        >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-                    ['data', 'weights', 'package']
+        Examples:
+            >>> row = load_table("precision-at-k/table2").row("precision-at-k-densenet201")
+            >>> [line.partition(":")[0] for line in row.needs("sop")]
+            ['data', 'weights', 'package']
         """
         settings = self.settings(data)
         return [] if "toy" in settings else [*_list_needs(data, settings.get("model", {}))]
@@ -172,14 +162,9 @@ class PublishedTable:
 def list_tables() -> list[str]:
     """List all published tables, as PAPER/NAME.
 
-    <<<<<<< HEAD
-        Example:
-            >>> "dro/table1" in list_tables()
-    =======
-        Examples:
-            >>> "dro/table1" in names()
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            True
+    Examples:
+        >>> "dro/table1" in list_tables()
+        True
     """
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
 
@@ -187,23 +172,18 @@ def list_tables() -> list[str]:
 def load_table(name: str) -> PublishedTable:
     """Load a published table.
 
-    <<<<<<< HEAD
-        Args:
-            name: PAPER/NAME, one of `list_tables()`.
+    Args:
+        name: PAPER/NAME, one of `list_tables()`.
 
-        Returns:
-            The table, checked.
+    Returns:
+        The table, checked.
 
-        Raises:
-            ValueError: If there is no such table, or if its file is wrong.
+    Raises:
+        ValueError: If there is no such table, or if its file is wrong.
 
-        Example:
-            >>> str(load_table("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])
-    =======
-        Examples:
-            >>> str(find("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            '68.1'
+    Examples:
+        >>> str(load_table("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])
+        '68.1'
     """
     if name not in list_tables():
         raise ValueError(f"unknown table {name!r}{suggest(name, list_tables())}; there are {', '.join(list_tables())}")

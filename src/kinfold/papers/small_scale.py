@@ -195,14 +195,9 @@ def _count_per_class(settings: Settings) -> int:
 def describe_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Describe changed settings, key by key.
 
-    <<<<<<< HEAD
+    Examples:
         >>> describe_differences({"model": {"dim": 512, "pool": "max"}}, {"model": {"dim": 128}})
         {'model.dim': '512 -> 128', 'model.pool': 'max -> left out'}
-    =======
-        Examples:
-            >>> differences({"model": {"dim": 512, "pool": "max"}}, {"model": {"dim": 128}})
-            {'model.dim': '512 -> 128', 'model.pool': 'max -> left out'}
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
     """
     old, new = dict(_flatten(before)), dict(_flatten(after))
     missing = "left out"

@@ -86,14 +86,9 @@ def build_table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
 def parse_metric(column: str) -> str | None:
     """Return the metric in the name of a column; None where it is not one of ours.
 
-    <<<<<<< HEAD:src/kinfold/papers/table_files.py
+    Examples:
         >>> parse_metric("precision@1 separated"), parse_metric("seconds per step")
         ('precision@1', None)
-    =======
-        Examples:
-            >>> measured("precision@1 separated"), measured("seconds per step")
-            ('precision@1', None)
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples):src/kinfold/papers/reading.py
     """
     for group in COLUMN_GROUPS:
         column = column.removesuffix(group)

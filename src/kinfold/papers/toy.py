@@ -125,26 +125,21 @@ def run_toy(
 ) -> ToyResults:
     """Train and measure a network for every seed.
 
-    <<<<<<< HEAD
-        Args:
-            variant: One of `VARIANTS`.
-            switch: Fraction of triplets that are switched; that of the variant where None.
-            seeds: Seeds, which draw points, weights, batches and switches.
-            data: One of `LINES`.
+    Args:
+        variant: One of `VARIANTS`.
+        switch: Fraction of triplets that are switched; that of the variant where None.
+        seeds: Seeds, which draw points, weights, batches and switches.
+        data: One of `LINES`.
 
-        Returns:
-            Results of all seeds.
+    Returns:
+        Results of all seeds.
 
-        Raises:
-            ValueError: If a name is unknown, or if the variant does not switch.
+    Raises:
+        ValueError: If a name is unknown, or if the variant does not switch.
 
-        Example:
-            >>> run_toy("switch", 0.4, seeds=[0]).medians.keys()
-    =======
-        Examples:
-            >>> run("switch", 0.4, seeds=[0]).medians.keys()
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            dict_keys(['second singular value', 'smallest angle', 'recall@1'])
+    Examples:
+        >>> run_toy("switch", 0.4, seeds=[0]).medians.keys()
+        dict_keys(['second singular value', 'smallest angle', 'recall@1'])
     """
     fraction = _resolve_switch(variant, switch)
     results = tuple(_train_and_measure(variant, fraction, seed, make_points(data, seed)) for seed in seeds)
@@ -223,14 +218,9 @@ def _train_and_measure(variant: str, switch: float, seed: int, points: Points) -
 def compute_smallest_angle(embeddings: Tensor, labels: Tensor) -> float:
     """Compute the smallest angle between the centers of two classes, in degrees.
 
-    <<<<<<< HEAD
+    Examples:
         >>> compute_smallest_angle(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]), torch.tensor([0, 1, 2]))
         90.0
-    =======
-        Examples:
-            >>> smallest_angle(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]), torch.tensor([0, 1, 2]))
-            90.0
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
     """
     rows = embeddings.double()
     centers = torch.stack([rows[labels == label].mean(dim=0) for label in torch.unique(labels)])

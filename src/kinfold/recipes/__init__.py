@@ -10,14 +10,9 @@ FOLDER = Path(__file__).parent
 def list_recipes() -> list[str]:
     """List the names of all recipes.
 
-    <<<<<<< HEAD
-        Example:
-            >>> "glyphs" in list_recipes()
-    =======
-        Examples:
-            >>> "glyphs" in names()
-    >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples)
-            True
+    Examples:
+        >>> "glyphs" in list_recipes()
+        True
     """
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
 

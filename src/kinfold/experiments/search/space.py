@@ -37,17 +37,10 @@ class Range:
 def parse_search_space(table: Mapping[str, Any]) -> dict[str, Categorical | Range]:
     """Parse and check the table `search` of a recipe.
 
-    <<<<<<< HEAD:src/kinfold/experiments/search/space.py
-        Examples:
-            >>> table = {"optimizer.lr": {"low": 1e-5, "high": 1e-2, "log": True}, "loss.k": {"values": [160, 200]}}
-            >>> parse_search_space(table)["loss.k"]
-            Categorical(values=(160, 200))
-        =======
-            Examples:
-                >>> settings = {"optimizer.lr": {"low": 1e-5, "high": 1e-2, "log": True}, "loss.k": {"values": [160, 200]}}
-                >>> parse_search_space(settings)["loss.k"]
-                Choices(values=(160, 200))
-        >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples):src/kinfold/experiments/search_space.py
+    Examples:
+        >>> table = {"optimizer.lr": {"low": 1e-5, "high": 1e-2, "log": True}, "loss.k": {"values": [160, 200]}}
+        >>> parse_search_space(table)["loss.k"]
+        Categorical(values=(160, 200))
     """
     return {name: _parse_entry(name, entry) for name, entry in table.items()}
 
@@ -55,18 +48,13 @@ def parse_search_space(table: Mapping[str, Any]) -> dict[str, Categorical | Rang
 def list_corners(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List settings in which every value and every bound occurs once, to check that a recipe accepts them.
 
-    <<<<<<< HEAD:src/kinfold/experiments/search/space.py
-        Examples:
-            >>> list_corners({"optimizer.lr": {"low": 0.1, "high": 0.2}, "loss.k": {"values": [160, 200, 240]}})
-            [{'optimizer.lr': 0.1, 'loss.k': 160}, {'optimizer.lr': 0.2, 'loss.k': 200}, {'optimizer.lr': 0.2, 'loss.k': 240}]
-        =======
-            Examples:
-                >>> for values in list_corners({"optimizer.lr": {"low": 0.1, "high": 0.2}, "loss.k": {"values": [160, 200, 240]}}):
-                ...     print(values)
-                {'optimizer.lr': 0.1, 'loss.k': 160}
-                {'optimizer.lr': 0.2, 'loss.k': 200}
-                {'optimizer.lr': 0.2, 'loss.k': 240}
-        >>>>>>> 72f0317 (Check that every argument is documented; put doctests under Examples):src/kinfold/experiments/search_space.py
+    Examples:
+        >>> settings = {"optimizer.lr": {"low": 0.1, "high": 0.2}, "loss.k": {"values": [160, 200, 240]}}
+        >>> for values in list_corners(settings):
+        ...     print(values)
+        {'optimizer.lr': 0.1, 'loss.k': 160}
+        {'optimizer.lr': 0.2, 'loss.k': 200}
+        {'optimizer.lr': 0.2, 'loss.k': 240}
     """
     values = {
         name: entry.values if isinstance(entry, Categorical) else (entry.low, entry.high)
