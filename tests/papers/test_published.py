@@ -171,13 +171,13 @@ def test_a_toy_has_its_own_table_and_needs_nothing() -> None:
         ({"bases": {}}, "unknown key 'bases'.*did you mean 'base'"),
         ({"table__sources": "x"}, r"unknown key 'sources' in \[table\].*did you mean 'source'"),
         ({"row__0__label_": "x"}, r"unknown key 'label_' in \[row ours\].*did you mean 'label'"),
-        ({"table__kind": "tabel"}, "table.kind is 'table'.*did you mean 'table'"),
+        ({"table__kind": "tabel"}, "table.kind must be one of 'table'.*did you mean 'table'"),
         ({"table__metrics": []}, "names no column"),
         ({"table__metrics": ["recall@1", "mapp@r"]}, "unknown metric 'mapp@r'.*did you mean 'map@r'"),
         ({"table__metrics": ["recall@1", "recall@1"]}, "each thing once"),
         ({"table__data": ["cub", "carts"]}, "'carts' is not in the data sets .did you mean 'cars'"),
         ({"table__data": ["cub"]}, r"\[on\]: 'cars' is not in table.data"),
-        ({"table__protocol": None}, "table.protocol is 'classic'"),
+        ({"table__protocol": None}, "table.protocol must be one of 'classic'"),
         ({"table__kind": "curve"}, r"a curve needs \[table.vary\]"),
         ({"table__vary": {"loss.k": [1]}}, r"\[table.vary\] is the axis of a curve"),
         ({"table__kind": "runtime", "table__vary": {"loss.k": [1], "seed": [1, 2]}}, "all of one length"),
@@ -247,7 +247,7 @@ def test_the_loss_of_every_row_learns_from_a_batch_with_its_miner(name: str) -> 
         checked.add(what)
         leaf = embeddings.clone().requires_grad_()
         small = replace(settings, model=replace(settings.model, dim=16))
-        value = components.build_objective(small, classes=8).plain(leaf, labels)
+        value = components.build_objective(small, num_classes=8).plain(leaf, labels)
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.isfinite(), (row.name, data)
         assert gradient.isfinite().all(), (row.name, data)
