@@ -247,7 +247,7 @@ def test_the_loss_of_every_row_learns_from_a_batch_with_its_miner(name: str) -> 
         checked.add(what)
         leaf = embeddings.clone().requires_grad_()
         small = replace(settings, model=replace(settings.model, dim=16))
-        value = components.build_objective(small, num_classes=8).plain(leaf, labels)
+        value = components.build_objective(small, num_classes=8).compute_batch_loss(leaf, labels)
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.isfinite(), (row.name, data)
         assert gradient.isfinite().all(), (row.name, data)
