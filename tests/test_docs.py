@@ -40,7 +40,6 @@ WITHOUT_PAPER = {"all", "average", "random", "mlp", "identity", "features", "sof
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
     "data",
-    "distributed",
     "dro",
     "embedding",
     "experiments",
@@ -50,7 +49,6 @@ PACKAGES = [
     "models",
     "pairs",
     "papers",
-    "recipes",
     "registry",
     "report",
     "samplers",

@@ -25,8 +25,10 @@ def test_list(capsys, monkeypatch):
 def test_a_name_is_described_with_its_paper_and_its_arguments(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "list", "losses", "triplet")
     assert code == 0
-    assert out.startswith("Triplet: every positive nearer than every negative by a margin (Schroff et al., CVPR 2015).")
-    assert "Squared Euclidean distances of unit vectors" in out
+    assert out.startswith(
+        "Triplet loss: every positive nearer than every negative by a margin (Schroff et al., CVPR 2015)."
+    )
+    assert "squared Euclidean distances of unit vectors" in out
     assert re.search(r"^  margin: float = 0\.2\n(      .*\n)?  squared: bool = true\n", out, flags=re.MULTILINE)
     code, out, _ = run(capsys, monkeypatch, "list", "sets", "kl", "--json")
     description = json.loads(out)

@@ -138,6 +138,6 @@ def test_a_users_mypy_reads_our_types(wheel, tmp_path):
     command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--no-error-summary", "user.py", "mistakes.py"]
     done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     errors = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
-    assert [position for position, _, _ in errors] == ["mistakes.py:5", "mistakes.py:6", "mistakes.py:7"], done.stdout
+    assert [position for position, _, _ in errors] == ["mistakes.py:6", "mistakes.py:7", "mistakes.py:8"], done.stdout
     assert "[arg-type]" in errors[0][2]
     subprocess.run([environment / "bin" / "python", "user.py"], cwd=tmp_path, check=True, timeout=120)
