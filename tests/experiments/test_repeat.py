@@ -184,11 +184,11 @@ class Halfway:
 
 
 def test_held_out_classes_are_not_returned_before_training_is_over():
-    sealed = HeldOutTest(dataset())
+    held_out = HeldOutTest(dataset())
     with pytest.raises(
         RuntimeError, match="held-out test classes stay closed until training is over; it is at step 2 of 4"
     ):
-        sealed.open(Halfway())
+        held_out.open(Halfway())
     config = configure(recipe(data={"test": "open"}))
     work = RunBuilder(config, dataset(), World())
     trainer = work.build_trainer(None, [])

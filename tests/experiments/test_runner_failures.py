@@ -327,7 +327,10 @@ WRONG = {
         {"base": {"search": {"optimizer.lrr": {"values": [1.0]}}}},
         "unknown key 'lrr' in [optimizer]\nhelp: did you mean 'lr'?",
     ),
-    "value of a space": ({"base": {"search": {"optimizer.lr": {"values": [0.1, -1.0]}}}}, "optimizer.lr must be a num"),
+    "value of a space": (
+        {"base": {"search": {"optimizer.lr": {"values": [0.1, -1.0]}}}},
+        "optimizer.lr must be at least 0, got -1.0",
+    ),
 }
 
 

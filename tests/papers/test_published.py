@@ -259,8 +259,10 @@ def test_published_recall_grows_with_its_depth(name: str) -> None:
     # it must, so that a digit that was mistyped or misread often shows here
     misprinted = {("dro/table4", "dro-kl-grouped-0.01", "in-shop")}
     for row in found(name).rows:
-        for data, cells in row.published.items():
-            recalls = {column: run.value for column, run in cells.items() if re.fullmatch(r"recall@\d+", column)}
+        for data, numbers in row.published.items():
+            recalls = {
+                column: number.value for column, number in numbers.items() if re.fullmatch(r"recall@\d+", column)
+            }
             by_depth = sorted(recalls, key=lambda column: int(column.removeprefix("recall@")))
             values = [recalls[column] for column in by_depth if recalls[column] is not None]
             grows = all(low <= high for low, high in pairwise(values))
@@ -270,9 +272,9 @@ def test_published_recall_grows_with_its_depth(name: str) -> None:
 def test_published_numbers_are_percentages() -> None:
     for name in published.list_tables():
         for row in found(name).rows:
-            for cells in row.published.values():
-                for run in cells.values():
-                    assert run.value is None or 0 < run.value < 100, (name, row.name)
+            for numbers in row.published.values():
+                for number in numbers.values():
+                    assert number.value is None or 0 < number.value < 100, (name, row.name)
 
 
 @pytest.mark.parametrize(

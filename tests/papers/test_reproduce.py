@@ -72,7 +72,7 @@ def names_of(key):
 
 
 def two_steps(key, small, folder, changes=()):
-    """Train the row that has a combination, by the cell that its bench would make."""
+    """Train the row that has a combination, with the settings of a run of its bench."""
     name, row, data = COMBINATIONS[key]
     plan = plan_table(table(name), PlanOptions(rows=(row,), data=(data,), small=small, changes=changes))
     tiny_run = plan.build_suite(data).build_run_tables(data, row, 0, 0)
@@ -395,7 +395,7 @@ def test_the_curves_of_a_space_are_those_of_its_test_classes(features, tmp_path)
     assert np.trapezoid(arrays["true_positives"], arrays["false_positives"]) == pytest.approx(
         values["roc-auc"][0], abs=1e-9
     )
-    assert arrays["recall"][0] == pytest.approx(values["precision@1"][0])  # of one neighbour they are the same
+    assert arrays["recall"][0] == pytest.approx(values["precision@1"][0])  # the same for one neighbor
     assert arrays["plane"].shape == (320, 2)
     assert arrays["labels"].shape == (320,)
     assert np.isfinite(arrays["plane"]).all()
