@@ -1,6 +1,7 @@
 """Every Python snippet of the README and the documentation runs, file by file, top to bottom."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,16 +12,38 @@ import kinfold
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPET = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_run(page, tmp_path, monkeypatch, own_names):
-    snippets = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    snippets = SNIPPET.findall(page.read_text())
     monkeypatch.chdir(tmp_path)
     page_as_module = ModuleType("snippet")  # what a snippet registers is found there by its name
     monkeypatch.setitem(sys.modules, "snippet", page_as_module)
     for number, snippet in enumerate(snippets, start=1):
         exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), vars(page_as_module))
+
+
+def test_snippets_pass_strict_mypy_as_users_run_it(tmp_path):
+    for page in PAGES:
+        name = re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))
+        (tmp_path / f"{name}.py").write_text(_blank_out_prose(page.read_text()))
+    # libraries without types are allowed: scikit-learn, pyarrow and onnxruntime have none
+    options = ["--strict", "--disable-error-code=import-untyped", "--cache-dir=cache", "--no-error-summary"]
+    command = [sys.executable, "-m", "mypy", *options, "."]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def _blank_out_prose(text):
+    """Leave the snippets of a page at their lines, so that errors have the line numbers of the page."""
+    lines = [""] * len(text.splitlines())
+    for snippet in SNIPPET.finditer(text):
+        first = text.count("\n", 0, snippet.start(1))
+        for number, line in enumerate(snippet[1].splitlines(), start=first):
+            lines[number] = line
+    return "\n".join(lines) + "\n"
 
 
 def test_every_local_link_leads_somewhere():

@@ -1,4 +1,4 @@
-"""What each rank of tests/samplers/test_processes.py runs with accelerate, under torchrun with gloo."""
+"""What each rank of tests/samplers/test_distributed.py runs with accelerate, under torchrun with gloo."""
 
 import json
 import sys

@@ -1,8 +1,7 @@
 """Distributionally robust optimization (DRO): weight pair losses by the worst case over an uncertainty set.
 
 `Robust` combines a pair loss, an uncertainty set and a grouping of pairs into a loss. An uncertainty set can also be
-used
-alone: `weights(losses, mask)` and `value(losses, mask)`.
+used alone: `weights(losses, mask)` and `value(losses, mask)`.
 """
 
 from kinfold.dro.average import Average
