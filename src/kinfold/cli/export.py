@@ -109,6 +109,7 @@ def _check_example(run: "Run | Repeat", deployed: "DeployedModel", tolerance: fl
     from kinfold.data import Batches
     from kinfold.embedding.compute import compute_embeddings
     from kinfold.models.export import ExportError
+    from kinfold.pairs import normalize
 
     dataset = run.data("train")
     mask = np.zeros(len(dataset), dtype=bool)
@@ -127,7 +128,7 @@ def _check_example(run: "Run | Repeat", deployed: "DeployedModel", tolerance: fl
     with torch.inference_mode():
         embeddings = deployed(inputs)
     if deployed.unit:
-        expected = torch.nn.functional.normalize(expected, dim=1)
+        expected = normalize(expected)
     difference = float((embeddings - expected).abs().max() / expected.abs().max().clamp(min=1.0))
     if not difference <= tolerance:
         raise ExportError(
