@@ -85,7 +85,7 @@ def test_search_draws_its_grid_on_the_background_of_the_run(capsys, monkeypatch,
     assert (0, 0, 0) in colors
 
 
-def test_an_export_says_which_background_its_images_need(capsys, monkeypatch, black_run, tmp_path):
+def test_an_export_names_the_background_of_its_images(capsys, monkeypatch, black_run, tmp_path):
     code, output, _ = run(capsys, monkeypatch, "export", black_run, "--out", tmp_path / "m.pt2", "--json")
     assert code == 0
     assert json.loads(output)["metadata"]["background"] == "black"

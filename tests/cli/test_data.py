@@ -28,7 +28,7 @@ def folder(tmp_path):
     return tmp_path / "images"
 
 
-def test_check_counts(folder, capsys, monkeypatch):
+def test_check_counts_items_and_classes(folder, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--json")
     assert code == 0
     result = json.loads(out)
@@ -58,7 +58,7 @@ def test_check_without_decoding_does_not_count_unreadable_files(folder, capsys, 
     assert json.loads(out)["unreadable"] is None
 
 
-def test_check_of_the_embedded_set(capsys, monkeypatch):
+def test_check_accepts_the_builtin_dataset(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "data", "check", "glyphs", "--json")
     assert code == 0
     assert json.loads(out)["splits"]["test"]["classes"] == 967
@@ -188,7 +188,7 @@ def test_options_that_an_error_recommends_work(folder, tmp_path, capsys, monkeyp
         assert len(file["embeddings"]) == 10
 
 
-def test_only_options_of_the_data_set_can_be_set(folder, capsys, monkeypatch):
+def test_only_options_of_the_dataset_can_be_set(folder, capsys, monkeypatch):
     code, _, errors = run(capsys, monkeypatch, "data", "check", "folder", "--root", folder, "--set", "loss.k=2")
     assert code == 2
     assert "only options of the data set can be set here, data.options.NAME=VALUE" in errors

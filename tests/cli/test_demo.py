@@ -70,7 +70,7 @@ def test_a_run_that_was_trained_before_takes_no_time(lines):
     assert read_lines() == ["run 1 of 3: a, reused", "run 2 of 3: b", "run 3 of 3: c (about 10 s of training left)"]
 
 
-def test_the_table_says_what_its_numbers_are(tmp_path, capsys, monkeypatch):
+def test_the_table_names_its_numbers(tmp_path, capsys, monkeypatch):
     def run_demo(out, steps, progress):
         progress(demo.list_run_names()[0] + demo.REUSED, 1.0)
         return ROWS

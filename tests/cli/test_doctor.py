@@ -34,7 +34,7 @@ def findings(capsys, monkeypatch):
     return code, {finding["topic"]: finding for finding in report["findings"]}
 
 
-def test_a_working_machine_has_no_problem(tmp_path, capsys, monkeypatch):
+def test_a_working_machine_has_no_problems(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KINFOLD_DATA", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -55,7 +55,7 @@ def test_a_working_machine_has_no_problem(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_optional_package_is_imported_as_it_is(capsys, monkeypatch):
+def test_every_optional_package_is_imported(capsys, monkeypatch):
     monkeypatch.undo()
     code, topics = findings(capsys, monkeypatch)
     assert {topic.removeprefix("extra ") for topic in topics if topic.startswith("extra ")} == set(doctor.EXTRAS)
@@ -69,7 +69,7 @@ def test_every_extra_of_the_package_is_checked():
         assert extra in ALL, f"kinfold doctor does not say what the extra {extra!r} adds"
 
 
-def test_data_sets_below_the_folder_of_data(tmp_path, capsys, monkeypatch):
+def test_datasets_in_the_data_folder_are_listed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KINFOLD_DATA", str(tmp_path))
     code, topics = findings(capsys, monkeypatch)
     assert (code, topics["KINFOLD_DATA"]["status"]) == (0, "note")
@@ -87,7 +87,7 @@ def test_data_sets_below_the_folder_of_data(tmp_path, capsys, monkeypatch):
     assert "1 problem; nothing was sent anywhere" in printed
 
 
-def test_extras_that_are_missing_are_a_note_and_broken_ones_a_problem(tmp_path, capsys, monkeypatch):
+def test_missing_extras_are_a_note_and_broken_extras_a_problem(tmp_path, capsys, monkeypatch):
     (tmp_path / "broken_extra.py").write_text("raise RuntimeError('operator x::y does not exist')")
     (tmp_path / "crashing_extra.py").write_text("import os; os.abort()")
     monkeypatch.syspath_prepend(tmp_path)
@@ -111,7 +111,7 @@ def test_extras_that_are_missing_are_a_note_and_broken_ones_a_problem(tmp_path, 
     assert topics["extra crashing"]["status"] == "problem"
 
 
-def test_what_to_type_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
+def test_suggested_commands_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     install = 'pip install "kinfold[efficientnet]"'
     absent = doctor.Finding("extra efficientnet", "note", "not installed; it adds " + "wings " * 20, install)
@@ -126,7 +126,7 @@ def test_what_to_type_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
     assert "worth doing" not in printed
 
 
-def test_a_full_disk_and_a_folder_that_cannot_be_written_to(capsys, monkeypatch):
+def test_a_full_disk_and_a_read_only_folder_are_problems(capsys, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
 
     def refuse(**options):

@@ -35,7 +35,7 @@ def test_json_has_the_values_of_the_library(file, capsys, monkeypatch):
     assert (result["queries"], result["gallery"], result["distance"]) == (260, 260, "cosine")
 
 
-def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
+def test_the_table_has_intervals_and_classes(file, capsys, monkeypatch):
     code, out, _ = run(
         capsys, monkeypatch, "evaluate", file, "-m", "recall@1", "--intervals", "classes", "--per-class", "map@r"
     )
@@ -47,7 +47,7 @@ def test_table_with_intervals_and_classes(file, capsys, monkeypatch):
     assert "260 queries, 20 classes, cosine" in out
 
 
-def test_gallery_and_condition(file, tmp_path, capsys, monkeypatch):
+def test_a_gallery_and_a_condition_are_used(file, tmp_path, capsys, monkeypatch):
     x, labels = make_embeddings("clustered")
     other = tmp_path / "gallery.npz"
     np.savez(other, feat=x[60:].numpy(), cls=labels[60:])
@@ -63,7 +63,7 @@ def test_gallery_and_condition(file, tmp_path, capsys, monkeypatch):
     assert json.loads(out)["metrics"] == kinfold.metrics.evaluate(x[200:], labels[200:])
 
 
-def test_undefined_is_null(tmp_path, capsys, monkeypatch):
+def test_an_undefined_value_is_null_in_json(tmp_path, capsys, monkeypatch):
     path = tmp_path / "alone.npz"
     np.savez(path, embeddings=np.eye(3), labels=["a", "b", "c"])
     code, out, _ = run(capsys, monkeypatch, "evaluate", path, "-m", "recall@1", "--json")
@@ -94,7 +94,7 @@ def test_mistakes_end_with_code_two_and_a_hint(arguments, hint, file, capsys, mo
     assert out == ""
 
 
-def test_unreadable_files(tmp_path, capsys, monkeypatch):
+def test_unreadable_files_are_named(tmp_path, capsys, monkeypatch):
     path = tmp_path / "broken.npz"
     path.write_bytes(b"PK not an archive")
     assert "not an .npz file" in run(capsys, monkeypatch, "evaluate", path)[2]
@@ -110,7 +110,7 @@ def test_unreadable_files(tmp_path, capsys, monkeypatch):
     assert "3 embeddings but 2 labels" in run(capsys, monkeypatch, "evaluate", path)[2]
 
 
-def test_help_and_version_in_a_separate_process():
+def test_help_and_version_work_in_a_separate_process():
     environment = {**os.environ, "COLUMNS": "100"}
     printed = subprocess.run(
         [sys.executable, "-m", "kinfold", "evaluate", "--help"], capture_output=True, text=True, env=environment
@@ -121,7 +121,7 @@ def test_help_and_version_in_a_separate_process():
     assert version.stdout == f"kinfold {kinfold.__version__}\n"
 
 
-def test_real_features_of_photographs(capsys, monkeypatch):
+def test_features_of_photographs_have_the_expected_scores(capsys, monkeypatch):
     """Untrained features of CUB-200-2011, test classes: values that other code measured."""
     folder = os.environ.get("KINFOLD_TEST_DATA")
     path = Path(folder or "nowhere") / "cub200_2011_efflite0.npz"

@@ -32,27 +32,27 @@ def unit(rows):
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
-def test_picture_files_give_the_embeddings_of_the_run(name, tmp_path, capsys, monkeypatch):
+def test_exported_image_models_give_the_embeddings_of_the_run(name, tmp_path, capsys, monkeypatch):
     out = tmp_path / name
     code, printed, errors = run(capsys, monkeypatch, "export", image_run(), "--out", out, "--json")
     assert code == 0, errors
     assert errors == ""
-    found = json.loads(printed)
-    assert found["bytes"] == out.stat().st_size
-    assert found["difference"] < found["tolerance"] == 1e-4
-    about = found["metadata"]
+    report = json.loads(printed)
+    assert report["bytes"] == out.stat().st_size
+    assert report["difference"] < report["tolerance"] == 1e-4
+    about = report["metadata"]
     assert (about["run"], about["distance"], about["mode"], about["size"]) == ("run", "cosine", "L", "28 x 28")
     assert about["dim"] == "8"
     assert "Warp(size=28" in about["transform"]
     space = Run.open(image_run())
     data = space.data("test")
-    # the pictures are read here with Pillow alone
+    # the images are read here with Pillow alone
     pixels = np.stack([np.asarray(Image.open(data.items[index].path)) for index in range(len(data))])[:, None]
     np.testing.assert_allclose(rows_of(out, pixels), unit(space.embed(data).numpy()), atol=1e-5)
 
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_unit_length_is_inside_where_the_run_compares_by_cosine(distance, tmp_path, capsys, monkeypatch):
+def test_the_exported_model_normalizes_if_the_run_uses_cosine(distance, tmp_path, capsys, monkeypatch):
     out = tmp_path / "model.onnx"
     code, printed, _ = run(capsys, monkeypatch, "export", feature_run(distance), "--out", out)
     assert code == 0
@@ -61,26 +61,25 @@ def test_unit_length_is_inside_where_the_run_compares_by_cosine(distance, tmp_pa
     space = Run.open(feature_run(distance))
     data = space.data("test")
     expected = space.embed(data).numpy()
-    found = rows_of(out, np.stack([data.items[index] for index in range(len(data))]))
-    np.testing.assert_allclose(found, unit(expected) if distance == "cosine" else expected, atol=1e-5)
+    exported = rows_of(out, np.stack([data.items[index] for index in range(len(data))]))
+    np.testing.assert_allclose(exported, unit(expected) if distance == "cosine" else expected, atol=1e-5)
 
 
-def test_the_preparation_of_pictures_is_told_in_words(tmp_path, capsys, monkeypatch):
+def test_the_preparation_of_images_is_described_in_the_metadata(tmp_path, capsys, monkeypatch):
     code, printed, _ = run(capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.onnx")
     assert code == 0
     assert "  transform: both sides to 28 pixels (bilinear), before the model\n" in printed
     assert "Warp(" not in printed
 
 
-def test_every_transform_of_the_presets_has_words():
+def test_every_transform_of_the_presets_has_a_description():
     for name, pipeline in PIPELINES.items():
-        said = describe_transform(pipeline.test)
-        assert re.fullmatch(r"(short side|both sides) to \d+ pixels \(bi\w+\)(, then the middle \d+ x \d+)?", said), (
-            name
-        )
+        description = describe_transform(pipeline.test)
+        pattern = r"(short side|both sides) to \d+ pixels \(bi\w+\)(, then the middle \d+ x \d+)?"
+        assert re.fullmatch(pattern, description), name
 
-    def mirrored(picture, generator):
-        return picture
+    def mirrored(image, generator):
+        return image
 
     assert describe_transform(mirrored) == "mirrored"
     assert describe_transform(Compose(())) == "nothing"
@@ -95,7 +94,7 @@ def test_a_run_in_half_precision_is_written_in_float32(tmp_path, capsys, monkeyp
     assert (code, errors) == (0, "")
 
 
-def test_a_model_that_differs_ends_with_code_one_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+def test_an_export_that_differs_ends_with_code_one_and_writes_nothing(tmp_path, capsys, monkeypatch):
     code, printed, errors = run(
         capsys, monkeypatch, "export", image_run(), "--out", tmp_path / "model.onnx", "--tolerance", "1e-12"
     )
@@ -107,7 +106,7 @@ def test_a_model_that_differs_ends_with_code_one_and_leaves_nothing(tmp_path, ca
 
 
 def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_path, capsys, monkeypatch):
-    """As if the normalisation of the pixels were forgotten on the way."""
+    """An export that leaves out the normalization of the pixels."""
 
     class Forgetful(DeployedModel):
         def __init__(self, embedder, normalize, unit):
@@ -120,7 +119,7 @@ def test_a_network_that_gives_other_embeddings_than_the_run_is_not_written(tmp_p
     assert [*tmp_path.iterdir()] == []
 
 
-def test_mistakes_end_with_code_two_and_a_way_out(tmp_path, capsys, monkeypatch):
+def test_mistakes_end_with_code_two_and_a_hint(tmp_path, capsys, monkeypatch):
     for arguments, hint in [
         ([tmp_path, "--out", tmp_path / "m.onnx"], "is not the folder of a run"),
         ([image_run(), "--out", tmp_path / "m.pth"], "--out must end in .onnx or .pt2"),
@@ -139,7 +138,7 @@ def test_help_has_an_example(capsys, monkeypatch):
     assert "kinfold export runs/birds --out birds.onnx" in printed
 
 
-def test_a_run_whose_data_is_gone_says_so(tmp_path, capsys, monkeypatch):
+def test_missing_data_of_a_run_is_reported(tmp_path, capsys, monkeypatch):
     shutil.copytree(image_run(), tmp_path / "run")
     configuration = tmp_path / "run" / "configuration.toml"
     configuration.write_text(configuration.read_text().replace(str(glyph_files()), str(tmp_path / "gone")))

@@ -11,7 +11,7 @@ from kinfold.registry import documentation
 from tests.cli.runs import run
 
 
-def test_list(capsys, monkeypatch):
+def test_list_prints_kinds_and_names(capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, "list", "metrics")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == kinfold.list("metrics")

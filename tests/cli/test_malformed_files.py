@@ -63,7 +63,7 @@ def error_lines(capsys, monkeypatch, *arguments, always=True):
     return lines
 
 
-def test_scores_that_were_cut_or_replaced(folder, capsys, monkeypatch):
+def test_truncated_or_replaced_scores_are_refused(folder, capsys, monkeypatch):
     scores = folder / "scores.json"
     content = scores.read_bytes()
     for broken in (*cut_at_several_lengths(content)[:-1], *BROKEN_FILES):
@@ -75,7 +75,7 @@ def test_scores_that_were_cut_or_replaced(folder, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("has_checksum", [False, True])
-def test_scores_with_other_values(has_checksum, folder, capsys, monkeypatch):
+def test_scores_with_invalid_values_end_in_at_most_one_error_line(has_checksum, folder, capsys, monkeypatch):
     path = folder / "scores.json"
     scores = json.loads(path.read_text())
     del scores["sha256"]
@@ -95,7 +95,7 @@ def test_scores_with_other_values(has_checksum, folder, capsys, monkeypatch):
             error_lines(capsys, monkeypatch, "train", "--resume", folder, always=False)
 
 
-def test_an_environment_with_other_values(folder, capsys, monkeypatch):
+def test_an_environment_with_invalid_values_is_refused(folder, capsys, monkeypatch):
     (folder / "scores.json").unlink()  # so that resuming needs it
     path = folder / "environment.json"
     content, about = path.read_bytes(), json.loads(path.read_text())
@@ -111,7 +111,7 @@ def test_an_environment_with_other_values(folder, capsys, monkeypatch):
             error_lines(capsys, monkeypatch, "train", "--resume", folder)
 
 
-def test_a_list_of_checkpoints_with_other_values(folder, capsys, monkeypatch):
+def test_a_checkpoint_list_with_invalid_values_is_refused(folder, capsys, monkeypatch):
     (folder / "scores.json").unlink()
     path = folder / "checkpoints" / "list.json"
     content, checkpoints = path.read_bytes(), json.loads(path.read_text())
@@ -128,7 +128,7 @@ def test_a_list_of_checkpoints_with_other_values(folder, capsys, monkeypatch):
             assert "checkpoints" in line
 
 
-def test_a_configuration_with_other_values(folder, capsys, monkeypatch):
+def test_a_configuration_with_invalid_values_ends_in_at_most_one_error_line(folder, capsys, monkeypatch):
     path = folder / "configuration.toml"
     content, tables = path.read_bytes(), tomllib.loads(path.read_text())
     deep = [

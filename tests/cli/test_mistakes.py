@@ -209,7 +209,7 @@ def test_another_loss_is_not_given_the_miner_of_the_one_it_replaces(desk, capsys
 
 
 @pytest.mark.parametrize(("miner", "written"), [("semihard", True), ("none", False)])
-def test_a_miner_by_its_name_or_none(desk, capsys, monkeypatch, miner, written):
+def test_a_miner_can_be_set_by_name_or_removed(desk, capsys, monkeypatch, miner, written):
     command = ["train", "features", "--root", "rows.npz", "--loss", "triplet", "--miner", miner, *SHORT, "--out", "r"]
     code, _, errors = run(capsys, monkeypatch, *command)
     assert code == 0, errors

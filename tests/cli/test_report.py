@@ -13,7 +13,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(drawing, "DPI", 30)
 
 
-def test_a_page_and_figures(capsys, monkeypatch, tmp_path, quick):
+def test_report_writes_a_page_and_figures(capsys, monkeypatch, tmp_path, quick):
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     code, printed, errors = run(capsys, monkeypatch, "report", feature_run(), "--out", page, "--figures", figures)
     assert code == 0, errors
@@ -27,7 +27,7 @@ def test_a_page_and_figures(capsys, monkeypatch, tmp_path, quick):
     assert str(feature_run().parent) not in text
 
 
-def test_json_says_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp_path):
+def test_json_lists_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp_path):
     page = tmp_path / "page.html"
     code, printed, _ = run(capsys, monkeypatch, "report", image_run(), "--out", page, "--points", "30", "--json")
     assert code == 0
@@ -49,7 +49,7 @@ def test_json_says_what_was_written_and_what_is_missing(capsys, monkeypatch, tmp
         (["RUN", "--points", "1"], "at least 2 points"),
     ],
 )
-def test_wrong_input(arguments, message, capsys, monkeypatch, tmp_path):
+def test_invalid_input_is_refused(arguments, message, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     arguments = [feature_run() if argument == "RUN" else argument for argument in arguments]
     code, _, errors = run(capsys, monkeypatch, "report", *arguments)

@@ -61,7 +61,7 @@ def test_everything_is_listed_with_source_settings_and_published_numbers(capsys,
     assert any(need.startswith("weights") for need in result["needs"]["cub"])
 
 
-def test_a_dry_run_says_what_is_needed_and_writes_nothing(capsys, monkeypatch, tmp_path):
+def test_a_dry_run_prints_what_is_needed_and_writes_nothing(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(capsys, monkeypatch, "reproduce", "dro/table1", "--row", "dro-kl-margin", "--dry-run")
     assert code == 0
@@ -121,7 +121,7 @@ def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, fe
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["dro/tabel1"], "did you mean 'dro/table1'"),
         (["dro/table1", "--row", "hdc"], "is quoted from Yuan et al. 2017"),
@@ -135,11 +135,11 @@ def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, fe
         (["revisiting/toy-diagonal", "dro/runtime", "--data", "cub"], "none of these tables is on cub"),
     ],
 )
-def test_wrong_input_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path, arguments, told):
+def test_invalid_input_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path, arguments, message):
     monkeypatch.chdir(tmp_path)
     code, _, err = run(capsys, monkeypatch, "reproduce", *arguments)
     assert code == 2
-    assert told in err
+    assert message in err
     assert not [*tmp_path.iterdir()]
 
 

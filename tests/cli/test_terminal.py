@@ -95,7 +95,7 @@ def test_a_console_keeps_its_own_colors_and_escapes_those_in_names(monkeypatch):
     assert r"\x1b[31mred [green]" in text
 
 
-def test_line_breaks_tabs_and_letters_of_any_script_stay():
+def test_line_breaks_tabs_and_letters_of_any_script_are_kept():
     text = "wren\trobin\n\u0436\u043a 中 é 🐦"
     assert escape(text) == text
 

@@ -1,4 +1,4 @@
-"""`kinfold train` as a user meets it, in processes of their own; mistakes by the function that the command calls."""
+"""`kinfold train` in separate processes; mistakes through the function that the command calls."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.runs import run as typed
+from tests.cli.runs import run as run_command
 from tests.training.problems import feature_file
 
 
@@ -55,45 +55,45 @@ metrics = ["recall@1", "map@r"]
 @pytest.fixture(scope="module")
 def run(recipe):
     folder = recipe.parent / "run"
-    done = kinfold("train", recipe, "--out", folder)
-    assert done.returncode == 0, done.stderr
-    return folder, done
+    process = kinfold("train", recipe, "--out", folder)
+    assert process.returncode == 0, process.stderr
+    return folder, process
 
 
-def test_a_run_shows_its_scores_and_where_it_lies(run):
-    folder, done = run
+def test_a_run_prints_its_scores_and_its_folder(run):
+    folder, process = run
     scores = json.loads((folder / "scores.json").read_text())
-    assert f"{scores['test']['map@r']:.4f}" in done.stdout
-    assert str(folder) in done.stdout
-    assert "selected by validation" in done.stdout
-    assert "step 10/20: validation: recall@1" in done.stderr
+    assert f"{scores['test']['map@r']:.4f}" in process.stdout
+    assert str(folder) in process.stdout
+    assert "selected by validation" in process.stdout
+    assert "step 10/20: validation: recall@1" in process.stderr
 
 
-def test_evaluate_gives_the_scores_of_the_run_again(run):
+def test_evaluate_repeats_the_scores_of_the_run(run):
     folder, _ = run
     scores = json.loads((folder / "scores.json").read_text())
     for split in ("validation", "test"):
-        found = kinfold("evaluate", folder, "--split", split, "--metrics", "recall@1,map@r", "--json")
-        assert json.loads(found.stdout)["metrics"] == scores[split]
+        process = kinfold("evaluate", folder, "--split", split, "--metrics", "recall@1,map@r", "--json")
+        assert json.loads(process.stdout)["metrics"] == scores[split]
 
 
 def test_embed_writes_what_evaluate_reads(run):
     folder, _ = run
     scores = json.loads((folder / "scores.json").read_text())
     out = folder.parent / "test.npz"
-    done = kinfold("embed", folder, "--split", "test", "--out", out)
-    assert done.returncode == 0, done.stderr
-    found = kinfold("evaluate", out, "--metrics", "map@r", "--json")
-    assert json.loads(found.stdout)["metrics"]["map@r"] == pytest.approx(scores["test"]["map@r"], abs=1e-12)
+    embedded = kinfold("embed", folder, "--split", "test", "--out", out)
+    assert embedded.returncode == 0, embedded.stderr
+    evaluated = kinfold("evaluate", out, "--metrics", "map@r", "--json")
+    assert json.loads(evaluated.stdout)["metrics"]["map@r"] == pytest.approx(scores["test"]["map@r"], abs=1e-12)
 
 
-def test_embed_a_data_set_with_a_run_or_with_a_bare_backbone(run, recipe):
+def test_a_dataset_is_embedded_with_a_run_or_with_a_backbone(run, recipe):
     folder, _ = run
     source = recipe.parent / "points.npz"
     for option, dim in ((("--run", folder), 8), (("--backbone", "features"), 12)):
         out = folder.parent / f"{dim}.npz"
-        done = kinfold("embed", "features", "--root", source, *option, "--out", out)
-        assert done.returncode == 0, done.stderr
+        process = kinfold("embed", "features", "--root", source, *option, "--out", out)
+        assert process.returncode == 0, process.stderr
         import numpy as np
 
         assert np.load(out)["embeddings"].shape == (192, dim)
@@ -107,8 +107,8 @@ def test_a_finished_run_is_not_trained_again(run):
     assert again.stdout == first.stdout
 
 
-def test_changes_shortcuts_and_json(recipe, tmp_path):
-    done = kinfold(
+def test_changes_shortcuts_and_json_work_together(recipe, tmp_path):
+    process = kinfold(
         "train",
         recipe,
         "--loss",
@@ -123,27 +123,27 @@ def test_changes_shortcuts_and_json(recipe, tmp_path):
         tmp_path / "run",
         "--json",
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["inflated"] is True
-    assert found["run"] == str(tmp_path / "run")
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    assert report["inflated"] is True
+    assert report["run"] == str(tmp_path / "run")
     shown = kinfold("train", "--resume", tmp_path / "run").stdout
     assert "test (inflated)" in shown
     assert "the step was selected on the test classes" in shown
 
 
 def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_path):
-    done = kinfold("train", recipe, "--set", "seed=3", "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "seed = 3" in done.stdout
-    assert 'selection = "validation"' in done.stdout
+    process = kinfold("train", recipe, "--set", "seed=3", "--dry-run", cwd=tmp_path)
+    assert process.returncode == 0
+    assert "seed = 3" in process.stdout
+    assert 'selection = "validation"' in process.stdout
     assert not [*tmp_path.iterdir()]
 
 
 def test_dry_run_of_a_resumed_run_prints_its_configuration_and_trains_nothing(run, tmp_path, capsys, monkeypatch):
     folder, _ = run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    code, shown, _ = typed(capsys, monkeypatch, "train", "--resume", folder, "--dry-run")
+    code, shown, _ = run_command(capsys, monkeypatch, "train", "--resume", folder, "--dry-run")
     assert code == 0
     assert shown == (folder / "configuration.toml").read_text()
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -154,7 +154,7 @@ def test_a_run_starts_from_the_weights_of_another(run, recipe, tmp_path, capsys,
     folder, _ = run
     out = tmp_path / "second"
     wide = ["--set", "training.steps=0", "--set", "evaluation.selection=last", "--set", "data.validation=0.2"]
-    code, _, errors = typed(capsys, monkeypatch, "train", recipe, "--from", folder, "--out", out, *wide)
+    code, _, errors = run_command(capsys, monkeypatch, "train", recipe, "--from", folder, "--out", out, *wide)
     assert code == 0, errors
     scores = [json.loads((where / "scores.json").read_text()) for where in (folder, out)]
     assert scores[1]["test"] == scores[0]["test"]
@@ -163,13 +163,13 @@ def test_a_run_starts_from_the_weights_of_another(run, recipe, tmp_path, capsys,
 
 def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
     for number in (1, 2):
-        done = kinfold("train", recipe, "--set", "training.steps=1", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        process = kinfold("train", recipe, "--set", "training.steps=1", cwd=tmp_path)
+        assert process.returncode == 0, process.stderr
         assert (tmp_path / "runs" / f"points-{number}" / "scores.json").is_file()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["train", "nothing"], "recipe 'nothing' not found"),
         (["train", "gliphs"], "did you mean 'glyphs'"),
@@ -187,16 +187,16 @@ def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
         (["demo", "--steps", "0"], "steps"),
     ],
 )
-def test_mistakes_are_answered_in_one_line_that_helps(arguments, said, recipe, run, capsys, monkeypatch):
-    known = {"recipe": recipe, "run": run[0]}
-    code, _, errors = typed(capsys, monkeypatch, *(argument.format(**known) for argument in arguments))
+def test_a_mistake_gets_an_error_that_helps(arguments, message, recipe, run, capsys, monkeypatch):
+    paths = {"recipe": recipe, "run": run[0]}
+    code, _, errors = run_command(capsys, monkeypatch, *(argument.format(**paths) for argument in arguments))
     assert code == 2
-    assert said in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 
-def test_a_mistake_in_a_process_of_its_own(recipe):
-    done = kinfold("train", recipe, "--loss", "tripplet")
-    assert done.returncode == 2
-    assert "did you mean 'triplet'" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_mistake_in_a_separate_process_prints_no_traceback(recipe):
+    process = kinfold("train", recipe, "--loss", "tripplet")
+    assert process.returncode == 2
+    assert "did you mean 'triplet'" in process.stderr
+    assert "Traceback" not in process.stderr

@@ -61,7 +61,7 @@ def test_the_test_classes_of_an_unfinished_run_are_held_out(unfinished, command)
         assert "its test classes are held out until it is" in errors
 
 
-def test_search_and_embed_leave_held_out_classes_out_and_say_so(unfinished, command):
+def test_search_and_embed_leave_held_out_classes_out_and_report_it(unfinished, command):
     code, output, errors = command("search", unfinished, "#3", "--json")
     assert code == 0
     assert json.loads(output)["items"] == 160

@@ -101,7 +101,7 @@ def test_two_commands_at_once_leave_one_complete_file(tmp_path):
     assert [*tmp_path.iterdir()] == [out]
 
 
-def test_a_part_that_was_cut_or_changed_is_named(dataset, tmp_path):
+def test_a_truncated_or_changed_part_is_named(dataset, tmp_path):
     folder = write_parts(dataset, tmp_path / "f.npz")
     part = folder / "000000000008.npz"
     content = part.read_bytes()

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def blobs(classes=6, items=8, width=10, seed=0, spread=0.6):
-    """Rows around a random centre for each class, class after class."""
+    """Rows around a random center for each class, class after class."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(classes), items)
     rows = rng.normal(size=(classes, width))[labels] + spread * rng.normal(size=(len(labels), width))

@@ -14,12 +14,12 @@ LEARNERS = [
 
 
 @parametrize_with_checks(LEARNERS)
-def test_scikit_learn_is_content(estimator, check):
+def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-def test_defaults_pass_every_check_too():
+def test_defaults_pass_every_scikit_learn_check():
     results = check_estimator(kinfold.MetricLearner(), on_skip=None)
     assert len(results) >= 40
     # it wants SCIPY_ARRAY_API in the environment

@@ -57,7 +57,7 @@ def noted(monkeypatch, own_names):
         ([1] * 9, (80, 5), (9, 1)),
     ],
 )
-def test_batches_fit_the_classes(sizes, asked, expected, noted):
+def test_the_batch_shape_adapts_to_the_class_sizes(sizes, asked, expected, noted):
     assert fit_batch_shape(sizes, *asked) == expected
     labels = np.repeat(np.arange(len(sizes)), sizes)
     rows = np.random.default_rng(0).normal(size=(len(labels), 3))
@@ -68,7 +68,7 @@ def test_batches_fit_the_classes(sizes, asked, expected, noted):
             assert [count for count in counts if count] == [expected[1]] * (expected[0] // expected[1])
 
 
-def test_the_step_that_does_best_on_held_out_classes_is_kept():
+def test_the_best_step_on_held_out_classes_is_kept():
     # five digits, learned fast, only spoil the space for the other five
     rows, labels = load_digits(return_X_y=True)
     options = {"validation": 0.5, "steps": 40, "metric": "map@r"}
@@ -85,19 +85,19 @@ def test_the_step_that_does_best_on_held_out_classes_is_kept():
     assert learner.score(rows[held], labels[held]) == pytest.approx(best, abs=1e-3)
 
 
-def test_held_out_classes_are_not_learned_from(noted):
+def test_held_out_classes_do_not_affect_training(noted):
     rows, labels = blobs(classes=8)
     kinfold.MetricLearner(loss="noted", validation=0.25, steps=4).fit(rows, labels)
     assert {len(counts) for counts in noted.shown} == {6}
 
 
-def test_training_ends_when_patience_does():
+def test_training_stops_when_patience_runs_out():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(validation=0.4, patience=3, steps=200, lr=0.0).fit(rows, labels)
     assert (learner.n_iter_, learner.best_step_) == (100, 0)  # half of the steps are always done
 
 
-def test_without_validation_all_steps_are_done_and_the_last_is_kept():
+def test_without_validation_all_steps_run_and_the_last_is_kept():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(steps=7).fit(rows, labels)
     assert (learner.n_iter_, learner.best_step_, learner.scores_) == (7, 7, {})
@@ -113,7 +113,7 @@ def test_score_is_any_metric_and_more_is_better():
         learner.set_params(metric="recall@1").score(rows[:3], ["a", "b", "c"])
 
 
-def test_verbose_says_how_it_goes(capsys):
+def test_verbose_prints_progress(capsys):
     rows, labels = blobs()
     kinfold.MetricLearner(steps=40, verbose=1, validation=0.4).fit(rows, labels)
     lines = capsys.readouterr().out.splitlines()
@@ -159,7 +159,7 @@ def test_a_wrong_parameter_is_named_when_it_is_used(options, message):
         learner.fit(rows, labels)
 
 
-def test_data_that_cannot_be_learned_from_is_refused():
+def test_data_that_cannot_be_used_for_training_is_refused():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(steps=2)
     with pytest.raises(ValueError, match="y has only one class"):
@@ -176,13 +176,13 @@ def test_data_that_cannot_be_learned_from_is_refused():
         learner.fit(rows, labels).transform(rows[:, :9])
 
 
-def test_class_vectors_learn_from_single_items():
+def test_proxies_learn_from_single_items():
     rows, _ = blobs()
     learner = kinfold.MetricLearner(loss="proxy-anchor", steps=3).fit(rows, np.arange(len(rows)))
     assert len(learner.classes_) == len(rows)
 
 
-def test_an_interrupt_is_an_interrupt_and_no_failed_fit(interruptible, noted):
+def test_an_interrupt_is_raised_and_is_not_a_failed_fit(interruptible, noted):
     rows, labels = blobs()
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     noted.sends = signal.SIGINT
@@ -194,7 +194,7 @@ def test_an_interrupt_is_an_interrupt_and_no_failed_fit(interruptible, noted):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_without_scikit_learn_it_says_what_to_install():
+def test_without_scikit_learn_the_error_says_what_to_install():
     code = """
 import sys
 sys.modules["sklearn"] = None
@@ -204,5 +204,5 @@ try:
 except ImportError as problem:
     print(problem)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == 'kinfold.MetricLearner needs scikit-learn: pip install "kinfold[learner]"'
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == 'kinfold.MetricLearner needs scikit-learn: pip install "kinfold[learner]"'

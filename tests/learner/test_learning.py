@@ -1,4 +1,4 @@
-"""What is learned: on made-up classes, on digits, on birds, with every loss."""
+"""What the estimator learns: on synthetic classes, digits and birds, with every loss."""
 
 import os
 from pathlib import Path
@@ -13,57 +13,57 @@ from kinfold.training.config.defaults import DEFAULT_MINERS
 from .problems import blobs, hidden_classes
 
 
-def measured(rows, labels, name="recall@1"):
+def measure(rows, labels, name="recall@1"):
     return kinfold.metrics.evaluate(rows, labels, metrics=[name])[name]
 
 
 @pytest.mark.parametrize("loss", ["margin", "multi-similarity", "proxy-anchor", "n-pair"])
 @pytest.mark.parametrize("head", ["linear", "mlp"])
-def test_what_tells_classes_apart_is_found_and_holds_for_classes_that_were_not_there(loss, head):
+def test_learned_directions_separate_unseen_classes(loss, head):
     rows, labels = hidden_classes()
-    seen = labels < 20
-    untrained = measured(rows[~seen], labels[~seen])
-    learner = kinfold.MetricLearner(loss=loss, head=head, lr=3e-3).fit(rows[seen], labels[seen])
-    assert learner.score(rows[~seen], labels[~seen]) > untrained + 0.15
+    train = labels < 20
+    untrained = measure(rows[~train], labels[~train])
+    learner = kinfold.MetricLearner(loss=loss, head=head, lr=3e-3).fit(rows[train], labels[train])
+    assert learner.score(rows[~train], labels[~train]) > untrained + 0.15
 
 
-def test_few_principal_components_leave_out_what_varies_little():
-    """As the documentation warns: with dim=8 the start has only noise in it, and training does not get out of that."""
+def test_few_principal_components_drop_directions_of_small_variance():
+    """With dim=8 the start holds only noise, and training does not recover, as the documentation warns."""
     rows, labels = hidden_classes()
-    seen = labels < 20
+    train = labels < 20
     scores = [
-        kinfold.MetricLearner(dim=dim, lr=3e-3).fit(rows[seen], labels[seen]).score(rows[~seen], labels[~seen])
+        kinfold.MetricLearner(dim=dim, lr=3e-3).fit(rows[train], labels[train]).score(rows[~train], labels[~train])
         for dim in (8, 24)
     ]
     assert scores[0] < 0.2 < 0.7 < scores[1]
 
 
-def test_digits_that_were_not_there_during_training_but_whose_classes_were():
+def test_unseen_digits_of_known_classes_are_retrieved_better_than_by_pixels():
     rows, labels = load_digits(return_X_y=True)
-    seen = np.random.default_rng(0).random(len(labels)) < 0.5
-    learner = kinfold.MetricLearner(metric="map@r").fit(rows[seen], labels[seen])
+    train = np.random.default_rng(0).random(len(labels)) < 0.5
+    learner = kinfold.MetricLearner(metric="map@r").fit(rows[train], labels[train])
     # pixels: 0.53; learned: 0.71
-    assert learner.score(rows[~seen], labels[~seen]) > measured(rows[~seen], labels[~seen], "map@r") + 0.1
+    assert learner.score(rows[~train], labels[~train]) > measure(rows[~train], labels[~train], "map@r") + 0.1
 
 
-def test_five_digits_teach_little_about_the_other_five():
+def test_training_on_five_digits_does_not_improve_the_other_five():
     """Pixels of unseen digits find each other in 99.1 % of cases, which five classes cannot improve upon. This keeps
     the documentation honest: should it fail because learning does better, say so there."""
     rows, labels = load_digits(return_X_y=True)
-    seen = labels < 5
-    learner = kinfold.MetricLearner().fit(rows[seen], labels[seen])
-    found, pixels = learner.score(rows[~seen], labels[~seen]), measured(rows[~seen], labels[~seen])
-    assert pixels - 0.03 < found < pixels
+    train = labels < 5
+    learner = kinfold.MetricLearner().fit(rows[train], labels[train])
+    learned, pixels = learner.score(rows[~train], labels[~train]), measure(rows[~train], labels[~train])
+    assert pixels - 0.03 < learned < pixels
 
 
-def test_birds_of_unseen_species_are_found_more_often_than_by_the_features_themselves():
+def test_birds_of_unseen_species_are_retrieved_better_than_by_the_features():
     folder = os.environ.get("KINFOLD_TEST_DATA")
     path = Path(folder or ".") / "cub200_2011_efflite0.npz"
     if folder is None or not path.is_file():
         pytest.skip("KINFOLD_TEST_DATA does not lead to cub200_2011_efflite0.npz")
     with np.load(path, allow_pickle=False) as file:
         rows, labels, test = file["feat"], file["cls"].astype(int), file["split"] == "test"
-    assert measured(rows[test], labels[test]) == pytest.approx(0.577, abs=0.001)
+    assert measure(rows[test], labels[test]) == pytest.approx(0.577, abs=0.001)
     learner = kinfold.MetricLearner(dim=512, init="half-whiten", steps=100).fit(rows[~test], labels[~test])
     assert learner.score(rows[test], labels[test]) >= 0.59
 
@@ -71,16 +71,16 @@ def test_birds_of_unseen_species_are_found_more_often_than_by_the_features_thems
 @pytest.mark.parametrize("loss", kinfold.list("losses"))
 def test_every_loss_fits(loss):
     rows, labels = blobs()
-    words = np.array([f"kind {label}" for label in labels])
-    learner = kinfold.MetricLearner(loss=loss, steps=5, dim=4, per_class=4).fit(rows, words)
-    found = learner.transform(rows)
-    assert found.shape == (len(rows), 4)
-    assert np.isfinite(found).all()
+    names = np.array([f"kind {label}" for label in labels])
+    learner = kinfold.MetricLearner(loss=loss, steps=5, dim=4, per_class=4).fit(rows, names)
+    embeddings = learner.transform(rows)
+    assert embeddings.shape == (len(rows), 4)
+    assert np.isfinite(embeddings).all()
     assert len(learner.loss_curve_) == learner.n_iter_ == 5
     assert np.isfinite(learner.loss_curve_).all()
-    # something was learned from it
-    start = kinfold.MetricLearner(loss=loss, steps=5, dim=4, per_class=4, lr=0.0).fit(rows, words)
-    assert not np.array_equal(start.transform(rows), found)
+    # training changed the embeddings
+    start = kinfold.MetricLearner(loss=loss, steps=5, dim=4, per_class=4, lr=0.0).fit(rows, names)
+    assert not np.array_equal(start.transform(rows), embeddings)
 
 
 @pytest.mark.parametrize("miner", [*kinfold.list("miners"), None])
@@ -119,7 +119,7 @@ def test_options_reach_loss_and_miner():
     assert per_class.n_iter_ == 3
 
 
-def test_class_vectors_learn_a_hundred_times_faster_unless_told_otherwise():
+def test_proxies_learn_a_hundred_times_faster_by_default():
     rows, labels = blobs()
 
     def curve(loss, **options):

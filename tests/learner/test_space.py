@@ -11,7 +11,7 @@ import kinfold
 from .problems import blobs
 
 
-def test_embeddings_have_length_one_where_the_loss_compares_directions():
+def test_embeddings_have_unit_length_for_losses_on_cosine_similarity():
     rows, labels = blobs()
     by_direction = kinfold.MetricLearner(steps=3).fit(rows, labels)
     assert by_direction.distance_ == "cosine"
@@ -28,16 +28,17 @@ def test_embeddings_have_length_one_where_the_loss_compares_directions():
 
 
 @pytest.mark.parametrize("head", ["linear", "mlp"])
-def test_the_model_takes_the_rows_as_they_are(head):
+def test_the_model_accepts_raw_rows(head):
     rows, labels = blobs()
     learner = kinfold.MetricLearner(head=head, dim=4, steps=3).fit(rows * 7 + 100, labels)
     with torch.no_grad():
-        found = torch.nn.functional.normalize(learner.model_(torch.tensor(rows * 7 + 100, dtype=torch.float32)), dim=1)
+        output = learner.model_(torch.tensor(rows * 7 + 100, dtype=torch.float32))
+    embeddings = torch.nn.functional.normalize(output, dim=1)
     assert not learner.model_.training
-    assert_allclose(learner.transform(rows * 7 + 100), found, atol=1e-6)
+    assert_allclose(learner.transform(rows * 7 + 100), embeddings, atol=1e-6)
 
 
-def test_rows_too_many_for_one_block_are_all_transformed():
+def test_more_rows_than_one_chunk_are_all_transformed():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(steps=1, dim=2).fit(rows, labels)
     many = np.random.default_rng(0).normal(size=(9000, 10))
@@ -48,7 +49,7 @@ def test_rows_too_many_for_one_block_are_all_transformed():
 
 @pytest.mark.parametrize("head", ["linear", "mlp"])
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
-def test_the_unit_of_the_columns_and_their_origin_change_nothing(head, factor):
+def test_scale_and_offset_of_the_columns_change_nothing(head, factor):
     rows, labels = blobs()
     options = {"head": head, "dim": 4, "steps": 50}
     plain = kinfold.MetricLearner(**options).fit(rows, labels)
@@ -60,17 +61,17 @@ def test_the_unit_of_the_columns_and_their_origin_change_nothing(head, factor):
 def test_a_linear_head_starts_at_principal_components(init, power):
     rows, labels = blobs(width=7)
     # nothing is learned with lr=0
-    found = kinfold.MetricLearner(init=init, dim=5, lr=0.0, steps=1).fit(rows, labels).transform(rows)
+    embeddings = kinfold.MetricLearner(init=init, dim=5, lr=0.0, steps=1).fit(rows, labels).transform(rows)
     pca = PCA(5).fit(rows)
     expected = pca.transform(rows) / pca.singular_values_**power
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    assert_allclose(np.abs((found * expected).sum(axis=0)), (expected**2).sum(axis=0), rtol=1e-4)
+    assert_allclose(np.abs((embeddings * expected).sum(axis=0)), (expected**2).sum(axis=0), rtol=1e-4)
     if init == "half-whiten":
         usual = kinfold.MetricLearner(dim=5, lr=0.0, steps=1).fit(rows, labels)
-        assert_allclose(usual.transform(rows), found)
+        assert_allclose(usual.transform(rows), embeddings)
 
 
-def test_a_random_start_is_another_one():
+def test_a_random_start_differs_from_principal_components():
     rows, labels = blobs()
     learners = [kinfold.MetricLearner(init=init, dim=4, lr=0.0, steps=1) for init in ("auto", "random")]
     auto, random = (learner.fit(rows, labels).transform(rows) for learner in learners)
@@ -98,8 +99,8 @@ def test_dim_is_an_upper_bound(width, rank, options, expected):
     assert learner.get_feature_names_out()[0] == "metriclearner0"
 
 
-def test_wide_rows_start_where_tall_ones_do():
-    """Fewer rows than columns take another way to the same principal components."""
+def test_wide_and_tall_data_start_at_the_same_components():
+    """With fewer rows than columns, the same principal components are computed in another way."""
     rows, labels = blobs(classes=4, items=5, width=19)
     wide = np.hstack([rows, np.zeros((20, 30))])
     options = {"dim": 6, "lr": 0.0, "steps": 1}

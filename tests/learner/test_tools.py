@@ -1,4 +1,4 @@
-"""What scikit-learn's tools do with it: pipelines, searches, folds by class, copies on disk and in memory."""
+"""The estimator in tools of scikit-learn: pipelines, searches, folds by class, copies on disk and in memory."""
 
 import copy
 import pickle
@@ -19,18 +19,18 @@ import kinfold
 from .problems import blobs, hidden_classes
 
 
-def test_a_pipeline_with_a_scaler_before_and_neighbours_behind():
+def test_a_pipeline_with_a_scaler_and_nearest_neighbors_works():
     rows, labels = hidden_classes()
-    words = np.array([f"kind {label}" for label in labels])
+    names = np.array([f"kind {label}" for label in labels])
     train = np.arange(len(rows)) % 2 == 0
-    neighbours = KNeighborsClassifier(3)
-    plain = make_pipeline(StandardScaler(), neighbours).fit(rows[train], words[train])
-    learned = make_pipeline(StandardScaler(), kinfold.MetricLearner(lr=3e-3), neighbours).fit(rows[train], words[train])
-    assert learned.score(rows[~train], words[~train]) > plain.score(rows[~train], words[~train]) + 0.15
-    assert set(learned.predict(rows[:5])) <= set(words)
+    neighbors = KNeighborsClassifier(3)
+    plain = make_pipeline(StandardScaler(), neighbors).fit(rows[train], names[train])
+    learned = make_pipeline(StandardScaler(), kinfold.MetricLearner(lr=3e-3), neighbors).fit(rows[train], names[train])
+    assert learned.score(rows[~train], names[~train]) > plain.score(rows[~train], names[~train]) + 0.15
+    assert set(learned.predict(rows[:5])) <= set(names)
 
 
-def test_a_search_over_losses_and_learning_rates():
+def test_a_grid_search_covers_losses_and_learning_rates():
     rows, labels = blobs()
     grid = {"loss": ["margin", "multi-similarity", "proxy-anchor", "softmax"], "lr": [1e-4, 1e-2]}
     search = GridSearchCV(kinfold.MetricLearner(steps=5), grid, cv=StratifiedKFold(2), error_score="raise")
@@ -40,14 +40,14 @@ def test_a_search_over_losses_and_learning_rates():
     assert search.best_estimator_.transform(rows).shape == (len(rows), 10)
 
 
-def test_a_search_draws_numbers_of_numpy():
+def test_a_random_search_may_draw_numpy_numbers():
     rows, labels = blobs()
     ranges = {"dim": np.arange(2, 5), "steps": np.arange(1, 4), "lr": np.float32([1e-3]), "random_state": np.arange(3)}
     search = RandomizedSearchCV(kinfold.MetricLearner(), ranges, n_iter=3, cv=StratifiedKFold(2), error_score="raise")
     assert search.fit(rows, labels).best_params_["dim"] in (2, 3, 4)
 
 
-def test_folds_by_class_score_on_classes_that_were_not_there():
+def test_folds_by_class_score_on_unseen_classes():
     rows, labels = hidden_classes()
     folds = GroupKFold(4)
     learner = kinfold.MetricLearner(lr=3e-3)
@@ -72,7 +72,7 @@ def test_copies_give_equal_embeddings(copied, options):
     assert other.get_params() == learner.get_params()
 
 
-def test_a_clone_knows_the_parameters_and_nothing_else():
+def test_a_clone_has_the_parameters_and_no_fitted_state():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(steps=4, loss_options={"margin": 0.3}).fit(rows, labels)
     other = clone(learner)
@@ -83,7 +83,7 @@ def test_a_clone_knows_the_parameters_and_nothing_else():
 
 
 @pytest.mark.parametrize("options", [{}, {"loss": "proxy-nca"}, {"head": "mlp"}, {"validation": 0.3}])
-def test_a_seed_decides_everything_and_the_global_generators_are_left_alone(options):
+def test_a_seed_makes_fit_reproducible_without_the_global_generators(options):
     rows, labels = blobs()
 
     def embedded(seed):
@@ -101,19 +101,19 @@ def test_a_seed_decides_everything_and_the_global_generators_are_left_alone(opti
     assert (np.random.get_state()[1].tolist(), np.random.get_state()[2]) == state[1:]
 
 
-def test_no_seed_is_another_one_every_time_and_a_random_state_moves_on():
+def test_fits_differ_without_a_seed_and_with_a_shared_random_state():
     rows, labels = blobs()
     learner = kinfold.MetricLearner(steps=3, random_state=None)
     assert not np.array_equal(learner.fit(rows, labels).transform(rows), learner.fit(rows, labels).transform(rows))
-    found = []
+    embeddings = []
     for state in (np.random.RandomState(0), np.random.RandomState(0)):
         learner = kinfold.MetricLearner(steps=3, random_state=state)
-        found.append([learner.fit(rows, labels).transform(rows) for _ in range(2)])
-    assert_array_equal(found[0], found[1])
-    assert not np.array_equal(*found[0])
+        embeddings.append([learner.fit(rows, labels).transform(rows) for _ in range(2)])
+    assert_array_equal(embeddings[0], embeddings[1])
+    assert not np.array_equal(*embeddings[0])
 
 
-def test_rows_of_any_number_type_and_labels_of_any_kind():
+def test_rows_of_any_number_type_and_labels_of_any_type_are_accepted():
     rows, labels = blobs()
     rows = np.round(rows * 8) / 8  # exact in every type below
     expected = kinfold.MetricLearner(steps=3).fit(rows, labels).transform(rows)
@@ -127,7 +127,7 @@ def test_rows_of_any_number_type_and_labels_of_any_kind():
         assert learner.score(rows, other) == learner.score(rows, labels)
 
 
-def test_nothing_is_written_to_what_was_given():
+def test_fit_and_transform_do_not_change_their_arguments():
     rows, labels = blobs()
     rows, labels = rows.astype(np.float32), labels.copy()
     kept = rows.copy(), labels.copy()

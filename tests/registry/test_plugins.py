@@ -1,4 +1,4 @@
-"""A loss in one file outside of the package, used by its name everywhere; and what goes wrong with such files."""
+"""A loss in a file outside of the package, used by its name; and errors of such files."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def recipe(folder, **changes):
 
 
 def kinfold_command(*arguments):
-    """In a process of its own, from another folder."""
+    """Run a command in a separate process, from another folder."""
     return subprocess.run(
         [sys.executable, "-m", "kinfold", *map(str, arguments)],
         capture_output=True,
@@ -51,10 +51,10 @@ def kinfold_command(*arguments):
     )
 
 
-def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_names, capsys, monkeypatch):
+def test_a_run_with_a_plugin_is_trained_and_opened(tmp_path, worst_pair, own_names, capsys, monkeypatch):
     folder = tmp_path / "run"
-    done = kinfold_command("train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)
-    assert done.returncode == 0, done.stderr
+    process = kinfold_command("train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)
+    assert process.returncode == 0, process.stderr
     code, _, errors = command(capsys, monkeypatch, "evaluate", folder)
     assert code == 2
     assert f"the run {folder} cannot be opened: loss 'worst-pair' not found" in errors
@@ -64,7 +64,7 @@ def test_a_run_trains_with_it_and_is_opened_with_it(tmp_path, worst_pair, own_na
     assert Run.open(folder).config.loss.name == "worst-pair"
 
 
-def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, capsys, monkeypatch):
+def test_a_plugin_is_listed_created_and_accepted_by_the_command(worst_pair, own_names, capsys, monkeypatch):
     code, shown, _ = command(capsys, monkeypatch, "list", "losses", "--plugin", worst_pair)
     assert code == 0
     assert shown.splitlines()[-1].split(maxsplit=1) == [
@@ -75,22 +75,22 @@ def test_it_is_listed_created_and_taken_by_the_command(worst_pair, own_names, ca
     plugins.load(str(worst_pair))  # a second time is no mistake
 
 
-def test_workers_of_a_bench_know_it(tmp_path, worst_pair):
+def test_workers_of_a_bench_load_the_plugin(tmp_path, worst_pair):
     method = [{"name": "own", "loss": {"name": "worst-pair"}}, {"name": "contrastive"}]
     file, folder = write_suite(tmp_path, method=method), tmp_path / "bench"
-    done = kinfold_command("bench", file, "--out", folder, "--jobs", 2, "--plugin", worst_pair)
-    assert done.returncode == 0, done.stderr
+    process = kinfold_command("bench", file, "--out", folder, "--jobs", 2, "--plugin", worst_pair)
+    assert process.returncode == 0, process.stderr
     assert {row["method"] for row in read_results(folder)} == {"own", "contrastive"}
 
 
-def test_ranks_know_it(tmp_path, worst_pair, own_names):
+def test_ranks_load_the_plugin(tmp_path, worst_pair, own_names):
     folder = tmp_path / "run"
     torchrun(2, "kinfold", "train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)
     plugins.load(str(worst_pair))
     assert Run.open(folder).finished
 
 
-def test_an_interrupted_run_says_how_to_go_on_with_it(tmp_path, worst_pair, own_names, capsys, monkeypatch):
+def test_an_interrupted_run_prints_how_to_resume_with_the_plugin(tmp_path, worst_pair, own_names, capsys, monkeypatch):
     (tmp_path / "own" / "stopping.py").write_text(
         "import os, signal, torch, kinfold\n"
         "from worst_pair import WorstPair\n"
@@ -108,7 +108,7 @@ def test_an_interrupted_run_says_how_to_go_on_with_it(tmp_path, worst_pair, own_
     assert f"continue with: kinfold train --resume {folder} --plugin {plugin}" in errors
 
 
-def test_an_installed_package_brings_names_and_cannot_take_ours(tmp_path, worst_pair):
+def test_an_installed_package_adds_names_and_cannot_replace_builtin_ones(tmp_path, worst_pair):
     about = worst_pair.parent / "own-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
@@ -126,14 +126,14 @@ print(type(kinfold.losses.create('bad-pair')).__name__, type(kinfold.losses.crea
 print(*(warning.message for warning in caught), sep=chr(10))
 """
     environment = {**os.environ, "PYTHONPATH": str(worst_pair.parent)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    made, *warned = done.stdout.splitlines()
-    assert made == "WorstPair Margin", done.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    classes, *warned = process.stdout.splitlines()
+    assert classes == "WorstPair Margin", process.stderr
     assert warned == ["worst_pair:WorstPair is ignored: 'margin' in losses is already kinfold.losses.margin:Margin"]
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "why"),
+    ("name", "code", "message"),
     [
         ("absent.py", None, "there is no plugin"),
         ("absent_module", None, "cannot be loaded: ModuleNotFoundError: No module named 'absent_module'"),
@@ -155,14 +155,14 @@ print(*(warning.message for warning in caught), sep=chr(10))
         ("misspelt.py", "import kinfold\nkinfold.register('loses', 'x')(object)", "did you mean 'losses'"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_answered_with_what_to_do(tmp_path, own_names, name, code, why):
+def test_a_plugin_that_cannot_be_used_gets_an_error_that_helps(tmp_path, own_names, name, code, message):
     if code is not None:
         (tmp_path / name).write_text(code)
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(ValueError, match=message):
         plugins.load(str(tmp_path / name) if name.endswith(".py") else name)
 
 
-def test_a_target_that_is_not_there_is_named(own_names):
+def test_a_missing_target_is_named(own_names):
     registry.register("losses", "gone", "kinfold.losses.margin:Gone")
     with pytest.raises(ValueError, match=r"'gone' in losses is registered as .*margin:Gone, but there is no Gone in"):
         kinfold.losses.create("gone")
@@ -223,7 +223,7 @@ class Headless(PerPair):
 
 
 @pytest.mark.parametrize(
-    ("target", "why"),
+    ("target", "message"),
     [
         (OddKind, "OddKind.kind is 'row'; it must be one of pair, anchor, batch"),
         (OddMeasure, "OddMeasure.measure is 'cosin' (did you mean 'cosine'?); it must be one of cosine, dot, "),
@@ -231,21 +231,21 @@ class Headless(PerPair):
         (Headless, "'mine': the __init__ of Headless must begin with super().__init__(reduction)"),
     ],
 )
-def test_what_a_class_declares_wrongly_is_said_when_it_is_created(own_names, target, why):
+def test_an_invalid_declaration_of_a_class_is_an_error_at_creation(own_names, target, message):
     registry.register("losses", "mine", f"{__name__}:{target.__name__}")
-    with pytest.raises(ValueError, match=re.escape(why)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         kinfold.losses.create("mine")
 
 
 @pytest.mark.parametrize("name", ["per_anchor", "per_pair", "per_sample"])
-def test_a_mean_that_was_taken_too_early_is_refused(name):
-    scores, kin = torch.rand(3, 5), torch.rand(3, 5) > 0.5
-    pairs = kinfold.losses.ScoredPairs(scores, kin, ~kin)
+def test_a_loss_that_is_already_reduced_is_refused(name):
+    scores, positives = torch.rand(3, 5), torch.rand(3, 5) > 0.5
+    pairs = kinfold.losses.ScoredPairs(scores, positives, ~positives)
     with pytest.raises(ValueError, match=rf"pairs\.{name} takes one value for each .*, got \(\); it takes the mean"):
         getattr(pairs, name)(scores.mean())
 
 
-def test_what_is_no_loss_is_said_when_it_is_created(own_names):
+def test_a_class_that_is_not_a_loss_is_an_error_at_creation(own_names):
     for name, target in (("bare", "Bare"), ("forgetful", "Forgetful")):
         registry.register("losses", name, f"{__name__}:{target}")
     with pytest.raises(ValueError, match=r"'bare' is registered as a loss, but Bare is no kinfold\.losses\.Loss"):

@@ -25,18 +25,18 @@ LOSSES = [
 
 def compare(head, name, miner, ranks, sizes, **options):
     """Largest relative difference of losses, gradients and logged values: all ranks together, and one alone."""
-    found, logged = [], []
+    outcomes, logged = [], []
     batches = [whole_batch(seed, size=sum(sizes)) for seed in range(2)]
-    for place in (ranks, World()):
+    for world in (ranks, World()):
         model = ensembles.Network(head).double()
         objective = ensembles.objective(model.head, name, miner).double()
-        step = Step(model, objective, seed=5, precision="float64", world=place, **options)
+        step = Step(model, objective, seed=5, precision="float64", world=world, **options)
         optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
-        several = place.size > 1
-        mine = [(part_of(batch, sizes, place.rank) if several else batch) for batch in batches]
-        found.append(after_steps(step, optimizer, [(batch, sizes if several else None) for batch in mine]))
+        several = world.size > 1
+        local_batches = [(part_of(batch, sizes, world.rank) if several else batch) for batch in batches]
+        outcomes.append(after_steps(step, optimizer, [(batch, sizes if several else None) for batch in local_batches]))
         logged.append({key: float(value) for key, value in objective.logged.items()})
-    (together, gradients), (alone, expected) = found
+    (together, gradients), (alone, expected) = outcomes
     assert gradients.keys() == expected.keys()
     size = max(float(gradient.abs().max()) for gradient in expected.values())
     differences = [float((gradients[key] - gradient).abs().max()) / size for key, gradient in expected.items()]

@@ -39,8 +39,8 @@ class Network(nn.Module):
 
 
 def loss(name, dim, miner=None, **options):
-    found = make(name, dim=dim, **options)
-    return found if miner is None else Mined(found, kinfold.miners.create(miner))
+    base_loss = make(name, dim=dim, **options)
+    return base_loss if miner is None else Mined(base_loss, kinfold.miners.create(miner))
 
 
 def objective(head, name, miner=None, **options):

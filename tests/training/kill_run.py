@@ -81,8 +81,8 @@ def forked(work) -> int:
         return child
     try:
         work()
-    except BaseException as wrong:
-        print(f"{type(wrong).__name__}: {wrong}", file=sys.stderr, flush=True)
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
     os._exit(0)
 
@@ -119,7 +119,7 @@ def at_calls(below: Path, every: int, variant: str) -> list[dict]:
         (below / "moments.json").write_text(json.dumps(killer.moments))
 
     assert ended(forked(count)) == 0
-    found = []
+    results = []
     moments = json.loads((below / "moments.json").read_text())
     for number in range(0, len(moments), every):
         folder = below / f"killed-{number}"
@@ -129,9 +129,9 @@ def at_calls(below: Path, every: int, variant: str) -> list[dict]:
             go_on(variant, folder, changes)
 
         code = ended(forked(killed))
-        found.append({"moment": f"{number}: {moments[number]}", "ended": code})
-        found[-1] |= compared(variant, folder, expected, changes)
-    return found
+        results.append({"moment": f"{number}: {moments[number]}", "ended": code})
+        results[-1] |= compared(variant, folder, expected, changes)
+    return results
 
 
 def at_times(below: Path, seed: int, variant: str) -> list[dict]:
@@ -140,20 +140,20 @@ def at_times(below: Path, seed: int, variant: str) -> list[dict]:
     start = time.monotonic()
     assert ended(forked(lambda: go_on(variant, expected, {}))) == 0
     whole = time.monotonic() - start
-    found = []
-    while len(found) < 3:
+    results = []
+    while len(results) < 3:
         child = forked(lambda: go_on(variant, folder, {}))
         wait = source.uniform(0, 0.7) * whole
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
         code = ended(child)
-        if code == 0 and not found:  # the machine was busier when `whole` was measured: nothing was killed, begin anew
+        if code == 0 and not results:  # `whole` was measured on a busier machine: nothing was killed, start again
             shutil.rmtree(folder)
             whole /= 2
             continue
-        found.append({"moment": f"after {wait:.3f} of {whole:.3f} s", "ended": code})
-    found[-1] |= compared(variant, folder, expected, {})
-    return found
+        results.append({"moment": f"after {wait:.3f} of {whole:.3f} s", "ended": code})
+    results[-1] |= compared(variant, folder, expected, {})
+    return results
 
 
 def by_signals(below: Path, seed: int, variant: str) -> list[dict]:
@@ -161,7 +161,7 @@ def by_signals(below: Path, seed: int, variant: str) -> list[dict]:
     source = random.Random(seed)
     expected = below / "expected"
     assert ended(forked(lambda: go_on(variant, expected, {}))) == 0
-    found = []
+    results = []
     for number in (signal.SIGTERM, signal.SIGINT):
         folder, step = below / f"stopped-{number}", source.randint(1, 11)
         ready, tell = os.pipe()
@@ -186,18 +186,18 @@ def by_signals(below: Path, seed: int, variant: str) -> list[dict]:
         os.killpg(child, number)
         code = ended(child)
         saved = [int(path.stem) for path in (folder / "checkpoints").glob("*.safetensors")]
-        found.append({"moment": f"signal {number}", "ended": code, "step": step, "saved": max(saved, default=None)})
-        found[-1] |= compared(variant, folder, expected, {})
-    return found
+        results.append({"moment": f"signal {number}", "ended": code, "step": step, "saved": max(saved, default=None)})
+        results[-1] |= compared(variant, folder, expected, {})
+    return results
 
 
 if __name__ == "__main__":
-    place, how, number, *variants = sys.argv[1:]
+    root, how, number, *variants = sys.argv[1:]
     # a training here first: what it imports late is then there for all the others
-    train(recipe(training={"steps": 1}), Path(place) / "first", dataset=dataset())
+    train(recipe(training={"steps": 1}), Path(root) / "first", dataset=dataset())
     results = {}
     for name in variants:
-        below = Path(place) / name.replace(" ", "-")
+        below = Path(root) / name.replace(" ", "-")
         below.mkdir()
         results[name] = {"calls": at_calls, "times": at_times, "signals": by_signals}[how](below, int(number), name)
     print(json.dumps(results))

@@ -17,8 +17,8 @@ def attempt(*arguments, **options):
     """The error of a training; empty where there is none."""
     try:
         train(*arguments, dataset=dataset(), **options)
-    except OSError as wrong:
-        return str(wrong)
+    except OSError as error:
+        return str(error)
     return ""
 
 
@@ -28,7 +28,7 @@ def remount(disk, mode):
 
 if __name__ == "__main__":
     below = Path(sys.argv[1])
-    expected, disk, found = below / "expected", below / "disk", {}
+    expected, disk, report = below / "expected", below / "disk", {}
     train(recipe(), expected, dataset=dataset())
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], check=True)
@@ -43,18 +43,18 @@ if __name__ == "__main__":
                 except OSError:
                     pass
 
-    found["full"] = attempt(recipe(), run, callbacks=[fill])
-    found["kept when full"] = RunFolder(run).read_last_state()["done"]
-    found["still full"] = attempt(folder=run, resume=True)
-    found["full from the start"] = attempt(recipe(), disk / "new")
+    report["full"] = attempt(recipe(), run, callbacks=[fill])
+    report["kept when full"] = RunFolder(run).read_last_state()["done"]
+    report["still full"] = attempt(folder=run, resume=True)
+    report["full from the start"] = attempt(recipe(), disk / "new")
     ballast.unlink()
     remount(disk, "ro")
-    found["read-only"] = attempt(folder=run, resume=True)
-    found["read-only from the start"] = attempt(recipe(), disk / "other")
-    found["kept when read-only"] = RunFolder(run).read_last_state()["done"]
+    report["read-only"] = attempt(folder=run, resume=True)
+    report["read-only from the start"] = attempt(recipe(), disk / "other")
+    report["kept when read-only"] = RunFolder(run).read_last_state()["done"]
     remount(disk, "rw")
-    found["resumed"] = attempt(folder=run, resume=True)
-    found["difference"] = difference(run, expected)
-    found["begun again"] = attempt(recipe(), disk / "new")
-    found["difference of the new one"] = difference(disk / "new", expected)
-    print(json.dumps(found))
+    report["resumed"] = attempt(folder=run, resume=True)
+    report["difference"] = difference(run, expected)
+    report["begun again"] = attempt(recipe(), disk / "new")
+    report["difference of the new one"] = difference(disk / "new", expected)
+    print(json.dumps(report))

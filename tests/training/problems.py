@@ -11,7 +11,7 @@ CLASSES, PER_CLASS, WIDTH = 24, 8, 12
 
 
 def rows(seed: int = 0, classes: int = CLASSES, per_class: int = PER_CLASS) -> tuple[np.ndarray, np.ndarray]:
-    """Points around class centres in 4 of 12 directions, noise in the others."""
+    """Points around class centers in 4 of 12 directions, noise in the others."""
     draw = np.random.default_rng(seed)
     labels = np.repeat(np.arange(classes), per_class)
     signal = draw.normal(size=(classes, 4))[labels] + 0.4 * draw.normal(size=(len(labels), 4))
@@ -19,7 +19,7 @@ def rows(seed: int = 0, classes: int = CLASSES, per_class: int = PER_CLASS) -> t
 
 
 def features(seed: int = 0, test: bool = True) -> Dataset:
-    """A third of the classes test."""
+    """A third of the classes are test classes."""
     x, y = rows(seed)
     last = CLASSES * 2 // 3 if test else CLASSES
     return create_dataset("points", Rows(x), y, np.where(y < last, "train", "test"))
@@ -32,8 +32,8 @@ def feature_file(folder: Path) -> Path:
     return path
 
 
-def pictures(seed: int = 0, classes: int = 12, per_class: int = 6, size: int = 12) -> Dataset:
-    """Small grey pictures: a pattern per class with noise."""
+def images(seed: int = 0, classes: int = 12, per_class: int = 6, size: int = 12) -> Dataset:
+    """Small gray images: a pattern per class with noise."""
     draw = np.random.default_rng(seed)
     labels = np.repeat(np.arange(classes), per_class)
     pattern = draw.integers(0, 200, size=(classes, size, size))[labels]
@@ -42,7 +42,7 @@ def pictures(seed: int = 0, classes: int = 12, per_class: int = 6, size: int = 1
 
 
 def recipe(**changed: Any) -> dict[str, Any]:
-    """A run of a second; tables given by name replace these."""
+    """A run of a second; keyword arguments replace whole tables."""
     tables: dict[str, Any] = {
         "data": {"name": "features", "validation": 0.25},
         "model": {"dim": 8},

@@ -43,7 +43,7 @@ def whole_batch(seed=0, dtype=torch.float64, size=12):
 
 
 def network(dtype=torch.float64):
-    """Two layers with weights of its own, the same on every rank."""
+    """Two layers with the same weights on every rank."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return nn.Sequential(nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, DIM)).to(dtype)
@@ -56,8 +56,8 @@ def objectives():
     for miner in MINERS:
         for classes in (None, NUM_CLASSES):
             loss = lambda classes=classes: make("margin", num_classes=classes)  # noqa: E731
-            made = lambda miner=miner, loss=loss: Objective(Mined(loss(), kinfold.miners.create(miner)))  # noqa: E731
-            yield f"margin, {classes or 'one'} beta, {miner}", made
+            mined_loss = lambda miner=miner, loss=loss: Objective(Mined(loss(), kinfold.miners.create(miner)))  # noqa: E731
+            yield f"margin, {classes or 'one'} beta, {miner}", mined_loss
     yield "switched", lambda: Objective(Mined(make("triplet"), kinfold.miners.create("random", switch=0.5)))
     yield "dro-kl, sampled", lambda: Objective(make("dro-kl", sample=20))
     yield "contrastive, memory", lambda: Objective(make("contrastive"), CrossBatchMemory(30), start=1, weight=0.7)
@@ -66,8 +66,8 @@ def objectives():
 
 
 def part_of(batch, sizes, rank):
-    own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-    return Batch(*(values[own] for values in batch))
+    rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    return Batch(*(values[rows] for values in batch))
 
 
 def after_steps(step, optimizer, parts):
@@ -84,19 +84,19 @@ def after_steps(step, optimizer, parts):
 
 def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **options):
     """Largest relative difference of losses and gradients between all ranks together and one that has everything."""
-    found = []
+    outcomes = []
     batches = [whole_batch(seed, dtype, sum(sizes)) for seed in range(steps)]
-    for place in (ranks, World()):
+    for world in (ranks, World()):
         model, objective = network(dtype), make_objective().to(dtype)
-        step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", world=place)
+        step = Step(model, objective, seed=5, precision="float64" if dtype == torch.float64 else "float32", world=world)
         for name, value in options.items():
             setattr(step, name, value)
-        mine = [(part_of(batch, sizes, place.rank) if place.size > 1 else batch) for batch in batches]
+        local_batches = [(part_of(batch, sizes, world.rank) if world.size > 1 else batch) for batch in batches]
         optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.05)
-        # how many rows each rank has is known beforehand, or not
-        given = [sizes if place.size > 1 and number % 2 == 0 else None for number in range(steps)]
-        found.append(after_steps(step, optimizer, [*zip(mine, given, strict=True)]))
-    (together, gradients), (alone, expected) = found
+        # the number of rows of each rank is passed in every second step
+        step_sizes = [sizes if world.size > 1 and number % 2 == 0 else None for number in range(steps)]
+        outcomes.append(after_steps(step, optimizer, [*zip(local_batches, step_sizes, strict=True)]))
+    (together, gradients), (alone, expected) = outcomes
     assert gradients.keys() == expected.keys()
     size = max(float(g.abs().max()) for g in expected.values())
     differences = {name: float((gradients[name] - g).abs().max()) / size for name, g in expected.items()}
@@ -104,8 +104,8 @@ def compare(make_objective, ranks, sizes, dtype=torch.float64, steps=2, **option
     return {"loss": loss, "gradient": max(differences.values()), "size": size, "by name": differences}
 
 
-class OwnSlot(World):
-    """The usual mistake: a plain gather, with one's own rows put into their slot for the sake of the graph."""
+class LocalGradientGather(World):
+    """A common mistake: a plain gather in which only the local rows have a gradient."""
 
     def gather(self, rows, sizes=None):
         together = super().gather(rows.detach(), sizes)
@@ -116,8 +116,8 @@ class OwnSlot(World):
 
 
 def mixed(ranks, sizes):
-    """The gradient of a mixed batch of several ranks, and that of its definition with everything in one place."""
-    batch, made = whole_batch(size=sum(sizes)), {}
+    """The gradient of a mixed batch of several ranks, and that of its definition in one process."""
+    batch, gradients = whole_batch(size=sum(sizes)), {}
     draws = [
         kinfold.training.loop.mixup.draw_mix(MixupConfig(), size, kinfold.seeding.derive_generator(5, 0, 2))
         for size in sizes
@@ -125,21 +125,21 @@ def mixed(ranks, sizes):
     assert len({draw.share for draw in draws}) == 1
     partner = torch.cat([draw.partner + sum(sizes[:rank]) for rank, draw in enumerate(draws)])
     share = draws[0].share
-    for place in ("ranks", "definition"):
+    for method in ("ranks", "definition"):
         model, objective = network(), Objective(make("proxy-anchor", dim=DIM)).double()
-        if place == "ranks":
+        if method == "ranks":
             step = Step(model, objective, seed=5, precision="float64", world=ranks, mixing=MixupConfig())
             step(part_of(batch, sizes, ranks.rank), 0, sizes)
         else:
             embeddings = model(share * batch.images + (1 - share) * batch.images[partner])
             value = share * objective.loss(embeddings, batch.labels)
             (value + (1 - share) * objective.loss(embeddings, batch.labels[partner])).backward()
-        made[place] = [p.grad for p in (*model.parameters(), *objective.parameters())]
-    return max(float((a - b).abs().max()) for a, b in zip(made["ranks"], made["definition"], strict=True))
+        gradients[method] = [p.grad for p in (*model.parameters(), *objective.parameters())]
+    return max(float((a - b).abs().max()) for a, b in zip(gradients["ranks"], gradients["definition"], strict=True))
 
 
-def small_parts_with_batch_norm(ranks, sizes):
-    """Ranks of unequal size that need unequal numbers of small parts; what they have in common is the gradient."""
+def run_micro_batches_with_batch_norm(ranks, sizes):
+    """Whether ranks with unequal numbers of micro-batches end with the same gradient."""
     model = kinfold.models.synchronize_batch_norm(
         nn.Sequential(nn.Linear(9, 8), nn.BatchNorm1d(8), nn.Linear(8, DIM))
     ).double()
@@ -168,20 +168,20 @@ def few_items(ranks):
 
 
 def steps(ranks):
-    found = {"losses": {}}
+    report = {"losses": {}}
     for sizes in PARTS[ranks.size]:
-        for name, made in objectives():
-            found["losses"][f"{name} {sizes}"] = compare(made, ranks, sizes)
+        for name, make_objective in objectives():
+            report["losses"][f"{name} {sizes}"] = compare(make_objective, ranks, sizes)
     sizes = PARTS[ranks.size][0]
     simple = lambda: Objective(make("multi-similarity"))  # noqa: E731
-    found["micro-batch"] = {f"{size}": compare(simple, ranks, sizes, micro_batch=size) for size in (1, 2, 4, 5)}
-    found["float32"] = {name: compare(made, ranks, sizes, torch.float32) for name, made in objectives()}
+    report["micro-batch"] = {f"{size}": compare(simple, ranks, sizes, micro_batch=size) for size in (1, 2, 4, 5)}
+    report["float32"] = {name: compare(create, ranks, sizes, torch.float32) for name, create in objectives()}
     proxies = lambda: Objective(make("proxy-anchor", dim=DIM))  # noqa: E731
-    found["own slot"] = compare(proxies, OwnSlot(ranks.rank, ranks.size), sizes, steps=1)
-    found["mixup"] = mixed(ranks, sizes)
-    found["batch norm in small parts"] = small_parts_with_batch_norm(ranks, [5, *[4] * (ranks.size - 1)])
-    found["few items"] = few_items(ranks)
-    return found
+    report["local gradient"] = compare(proxies, LocalGradientGather(ranks.rank, ranks.size), sizes, steps=1)
+    report["mixup"] = mixed(ranks, sizes)
+    report["batch norm in micro-batches"] = run_micro_batches_with_batch_norm(ranks, [5, *[4] * (ranks.size - 1)])
+    report["few items"] = few_items(ranks)
+    return report
 
 
 if __name__ == "__main__":

@@ -41,14 +41,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("changes", "said"), WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_name_option_or_value_is_named(changes, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_name_option_or_value_is_named(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         check(configure(read_tables(recipes.find_recipe("glyphs")), changes))
 
 
 @pytest.mark.parametrize("recipe", recipes.list_recipes())
-def test_our_own_recipes_pass(recipe):
+def test_every_builtin_recipe_passes(recipe):
     check(configure(read_tables(recipes.find_recipe(recipe))))
 
 

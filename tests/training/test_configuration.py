@@ -14,7 +14,7 @@ from kinfold.training.config.settings import NamedConfig, RunConfig, ScheduleCon
 from kinfold.training.loop.optimizers import compute_lr_factor
 
 
-def test_a_resolved_configuration_survives_being_written_and_read():
+def test_a_resolved_configuration_is_written_and_read_unchanged():
     first = configure({"loss": {"name": "dro-topk", "k": 160}, "memory": {"size": 10}, "mixup": {"layers": ["input"]}})
     again = configure(tomllib.loads(to_toml(to_tables(first))))
     assert again == first
@@ -28,27 +28,27 @@ def test_every_recipe_of_the_package_is_valid(name):
 MILESTONES = ["schedule.name=milestones", "schedule.at=[1, 2]"]
 
 
-def test_changes_are_written_as_in_toml_and_words_need_no_quotes():
-    found = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "seed=7", *MILESTONES])
-    assert found.loss == NamedConfig("margin", {"beta": 0.6})
-    assert (found.data.name, found.schedule.at, found.seed) == ("cub", [1, 2], 7)
+def test_changes_are_toml_values_and_strings_need_no_quotes():
+    config = configure({}, ["loss.name=margin", "loss.beta=0.6", "data.name=cub", "seed=7", *MILESTONES])
+    assert config.loss == NamedConfig("margin", {"beta": 0.6})
+    assert (config.data.name, config.schedule.at, config.seed) == ("cub", [1, 2], 7)
 
 
-def test_another_loss_begins_without_the_options_of_the_one_before_in_any_order_of_changes():
+def test_another_loss_drops_the_options_of_the_previous_one_in_any_order_of_changes():
     before = {"loss": {"name": "margin", "beta": 0.6}}
     assert apply_changes(before, ["loss.k=3", "loss.name=dro-topk"])["loss"] == {"name": "dro-topk", "k": 3}
     assert before == {"loss": {"name": "margin", "beta": 0.6}}
 
 
-def test_none_takes_a_value_or_a_whole_table_away():
+def test_none_removes_a_value_or_a_table():
     before = {"miner": {"name": "random"}, "evaluation": {"patience": 3}}
-    found = configure(before, ["miner.name=none", "evaluation.patience=none"])
-    assert found.miner is None
-    assert found.evaluation.patience is None
+    config = configure(before, ["miner.name=none", "evaluation.patience=none"])
+    assert config.miner is None
+    assert config.evaluation.patience is None
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("tables", "message"),
     [
         ({"optimiser": {}}, "unknown key 'optimiser'.*did you mean 'optimizer'"),
         ({"optimizer": {"rate": 1}}, r"unknown key 'rate' in \[optimizer\].*lr"),
@@ -73,18 +73,18 @@ def test_none_takes_a_value_or_a_whole_table_away():
         ({"memory": {}}, "needs size"),
     ],
 )
-def test_what_means_nothing_is_an_error_that_helps(given, said):
-    with pytest.raises(ValueError, match=said):
-        configure(given)
+def test_an_invalid_configuration_gets_a_helpful_error(tables, message):
+    with pytest.raises(ValueError, match=message):
+        configure(tables)
 
 
 @pytest.mark.parametrize("change", ["loss.k", "=3", "loss..k=3", "seed.x=1"])
-def test_a_change_that_is_none_is_refused(change):
+def test_a_malformed_change_is_refused(change):
     with pytest.raises(ValueError, match=r"looks like loss\.k=160|is a value, not a table"):
         configure({"seed": 1}, [change])
 
 
-def test_a_file_that_is_no_toml_is_named(tmp_path):
+def test_a_file_that_is_not_toml_is_named(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_text("loss = [")
     with pytest.raises(ValueError, match=r"wrong\.toml is not valid TOML"):
@@ -103,7 +103,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.dictionaries(st.text(min_size=1, max_size=8), values)))
-def test_whatever_is_written_is_read_back(table):
+def test_any_written_table_is_read_back(table):
     assert tomllib.loads(to_toml(table)) == table
 
 
@@ -113,7 +113,7 @@ def test_whatever_is_written_is_read_back(table):
     st.integers(1, 200),
     st.floats(0, 1),
 )
-def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps, floor):
+def test_schedules_rise_during_warmup_and_never_afterward(name, warmup, steps, floor):
     schedule = ScheduleConfig(name, warmup=warmup, every=7, at=[30, 60], factor=0.5, floor=floor)
     rates = [compute_lr_factor(schedule, step, warmup + steps) for step in range(warmup + steps)]
     assert all(0 <= rate <= 1 for rate in rates)
@@ -122,7 +122,7 @@ def test_schedules_rise_over_the_warm_up_and_never_after_it(name, warmup, steps,
     assert rates[warmup] == (1.0 if name != "milestones" or warmup < 30 else rates[warmup])
 
 
-def test_schedules_are_what_their_names_say():
+def test_schedules_follow_their_formulas():
     assert [compute_lr_factor(ScheduleConfig("step", every=2), step, 6) for step in range(5)] == [
         1,
         1,
@@ -155,12 +155,12 @@ def test_schedules_are_what_their_names_say():
         ("optimizer.momentum=0.5", "optimizer.momentum=0.5 belongs to sgd and rmsprop, and adam would ignore it"),
     ],
 )
-def test_a_setting_that_another_one_switches_off_is_refused(change, message):
+def test_a_setting_that_would_be_ignored_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         configure({}, [change])
 
 
-def test_auto_stands_for_what_is_usual_with_the_loss():
+def test_auto_resolves_to_the_defaults_of_the_loss():
     tables = {
         "model": {"standardize": True, "init_length": "auto"},
         "miner": {"name": "auto"},
@@ -168,9 +168,9 @@ def test_auto_stands_for_what_is_usual_with_the_loss():
     }
 
     def auto(*changes, **layers):
-        given = configure(merge_tables(tables, layers), changes)
-        miner = None if given.miner is None else given.miner.name
-        return miner, given.optimizer.lr, given.model.init_length
+        config = configure(merge_tables(tables, layers), changes)
+        miner = None if config.miner is None else config.miner.name
+        return miner, config.optimizer.lr, config.model.init_length
 
     assert auto() == (None, 5e-4, 1.0)  # the default loss
     assert auto("loss.name=margin") == auto(loss={"name": "contrastive"}) == ("distance-weighted", 5e-4, 1.0)

@@ -32,7 +32,7 @@ def test_the_repr_names_folder_loss_data_and_the_test_score(run):
     assert repr(run) == f"Run({str(run.folder)!r}, loss='margin', data='features', test map@r={score:.4f})"
 
 
-def test_the_repr_of_an_unfinished_run_says_so(unfinished):
+def test_the_repr_marks_an_unfinished_run(unfinished):
     assert repr(unfinished).endswith("data='features', not finished)")
     assert unfinished._repr_html_().count("<table>") == 0
     with pytest.raises(ValueError, match="is not finished"):

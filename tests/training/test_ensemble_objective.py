@@ -96,14 +96,14 @@ def relations(nodes, owners):
         ([2], [3]),
     ],
 )
-def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_warn(name, owners, labels):
+def test_parts_without_items_or_positives_return_a_differentiable_zero_without_a_warning(name, owners, labels):
     head = RelationalHead(12, 6, 3)
     nodes = torch.randn(len(owners), 3, 2, generator=torch.Generator().manual_seed(1)).requires_grad_()
     objective = ensembles.objective(head, name)
     labels = torch.tensor(labels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        if len(owners) == 1:  # the whole batch says so, as ever
+        if len(owners) == 1:  # the whole batch still warns
             warnings.filterwarnings("ignore", message=".*got a batch with no two items.*")
         value = objective.compute_batch_loss(relations(nodes, owners), labels)
     assert value.isfinite()
@@ -111,13 +111,13 @@ def test_parts_without_items_or_kin_are_a_zero_with_a_graph_and_no_reason_to_war
     assert nodes.grad.isfinite().all()
     for k in range(3):
         items = torch.tensor(owners) == k
-        kin = len(set(labels[items].tolist())) < int(items.sum())
-        found = objective.logged[f"loss-part-{k + 1}"]
-        if not items.any() or (not kin and objective.loss.proxies is None):
-            assert found == 0
+        has_positives = len(set(labels[items].tolist())) < int(items.sum())
+        part_loss = objective.logged[f"loss-part-{k + 1}"]
+        if not items.any() or (not has_positives and objective.loss.proxies is None):
+            assert part_loss == 0
 
 
-def test_an_objective_of_which_nothing_is_left_still_has_a_graph():
+def test_an_objective_without_terms_is_a_differentiable_zero():
     head = RelationalHead(12, 6, 3, representation_weight=0.0, reconstruction_weight=0.0)
     nodes = torch.randn(3, 3, 2).requires_grad_()
     objective = ensembles.objective(head, "contrastive")
@@ -128,8 +128,8 @@ def test_an_objective_of_which_nothing_is_left_still_has_a_graph():
     assert "loss-whole" not in objective.logged
 
 
-def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
-    """Only a part without kin says nothing."""
+def test_a_part_with_items_of_one_class_has_a_loss():
+    """Only a part without positives has no loss."""
     objective = ensembles.objective(RelationalHead(12, 6, 3), "contrastive")
     nodes = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(0))
     objective.compute_batch_loss(relations(nodes, [0, 0, 1, 2]), torch.tensor([0, 0, 1, 1]))
@@ -137,8 +137,8 @@ def test_a_part_whose_items_are_all_of_one_class_still_draws_them_together():
     assert objective.logged["loss-part-2"] == objective.logged["loss-part-3"] == 0
 
 
-def test_proxies_of_a_branch_rest_while_it_is_empty():
-    """Also where the optimiser has momentum from when it was not, and nobody says that they were forgotten."""
+def test_proxies_of_an_empty_branch_do_not_change():
+    """Even if the optimizer has momentum from earlier steps; there is no warning about unused proxies."""
     objective = ensembles.objective(RelationalHead(12, 6, 3), "proxy-anchor")
     optimizer = torch.optim.Adam(objective.parameters(), lr=0.1)
     nodes, labels = torch.randn(4, 3, 2).requires_grad_(), torch.tensor([0, 0, 1, 1])
@@ -156,7 +156,7 @@ def test_proxies_of_a_branch_rest_while_it_is_empty():
     assert moved == [True, True, False]
 
 
-def test_the_weights_of_an_ensemble_are_the_model_s_alone():
+def test_an_ensemble_objective_has_no_weights_of_the_model():
     network = ensembles.Network("relational")
     objective = ensembles.objective(network.head, "proxy-anchor")
     owned = {id(parameter) for parameter in network.parameters()}
@@ -164,21 +164,21 @@ def test_the_weights_of_an_ensemble_are_the_model_s_alone():
     assert [*objective.state_dict()] == ["loss.proxies", *(f"parts.{k}.proxies" for k in range(3))]
 
 
-def test_every_loss_has_proxies_as_wide_as_what_they_are_compared_with_for_all_classes():
-    given = configure(tiny.recipe(**ensembles.RELATIONAL, loss={"name": "proxy-anchor"}, miner=None))
+def test_proxies_have_the_width_of_their_part_for_all_classes():
+    config = configure(tiny.recipe(**ensembles.RELATIONAL, loss={"name": "proxy-anchor"}, miner=None))
     embedder = kinfold.models.create(
         "features", 6, "relational", backbone_options={"width": 10}, head_options={"branches": 2}
     )
-    made = components.build_objective(given, 12, embedder)
-    assert isinstance(made, EnsembleObjective)
-    assert made.loss.proxies.shape == (12, 6)
-    assert [part.proxies.shape for part in made.parts] == [(12, 3), (12, 3)]
-    assert not torch.equal(made.parts[0].proxies, made.parts[1].proxies)
+    objective = components.build_objective(config, 12, embedder)
+    assert isinstance(objective, EnsembleObjective)
+    assert objective.loss.proxies.shape == (12, 6)
+    assert [part.proxies.shape for part in objective.parts] == [(12, 3), (12, 3)]
+    assert not torch.equal(objective.parts[0].proxies, objective.parts[1].proxies)
     # the whole starts as it would without parts
-    assert torch.equal(made.loss.proxies, components.build_objective(given, 12).loss.proxies)
+    assert torch.equal(objective.loss.proxies, components.build_objective(config, 12).loss.proxies)
 
 
-def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart():
+def test_draws_depend_on_seed_and_step_alone_and_differ_between_parts():
     network, output, labels = outputs("independent")
     objective = ensembles.objective(network.head, "margin", "random").double()
     plain = Mined(make("margin", dim=6), kinfold.miners.create("random")).double()
@@ -198,7 +198,7 @@ def test_every_draw_of_a_step_depends_on_its_numbers_alone_and_parts_draw_apart(
     assert float(alone.compute_batch_loss(output.embeddings, labels).detach()) == first["loss-whole"]
 
 
-def test_what_an_ensemble_cannot_do_is_refused():
+def test_invalid_ensembles_are_refused():
     head = RelationalHead(12, 6, 3)
     with pytest.raises(ValueError, match="3 parts needs as many losses, got 2"):
         EnsembleObjective(head, make("triplet"), [make("triplet"), make("triplet")])
@@ -212,40 +212,40 @@ def test_what_an_ensemble_cannot_do_is_refused():
 def gradients(kind, loss, miner, **options):
     network = ensembles.Network(kind).double()
     objective = ensembles.objective(network.head, loss, miner).double()
-    done = Step(network, objective, seed=5, precision="float64", **options)(whole_batch(size=12), 3)
+    output = Step(network, objective, seed=5, precision="float64", **options)(whole_batch(size=12), 3)
     named = [*network.named_parameters(), *objective.named_parameters()]
-    return done, {name: p.grad for name, p in named if p.grad is not None}
+    return output, {name: p.grad for name, p in named if p.grad is not None}
 
 
 @pytest.mark.parametrize("kind", ensembles.HEADS)
 @pytest.mark.parametrize(("loss", "miner"), PAIRED)
-def test_small_parts_of_a_batch_have_the_gradient_of_the_whole(kind, loss, miner):
-    done, expected = gradients(kind, loss, miner)
+def test_micro_batches_have_the_gradient_of_the_whole_batch(kind, loss, miner):
+    expected_output, expected = gradients(kind, loss, miner)
     for size in (1, 5):
-        found_done, found = gradients(kind, loss, miner, micro_batch=size)
-        assert found_done.loss == pytest.approx(done.loss, rel=1e-12)
-        assert found_done.logged == pytest.approx(done.logged, rel=1e-12)
+        output, computed = gradients(kind, loss, miner, micro_batch=size)
+        assert output.loss == pytest.approx(expected_output.loss, rel=1e-12)
+        assert output.logged == pytest.approx(expected_output.logged, rel=1e-12)
         for name, gradient in expected.items():
-            torch.testing.assert_close(found[name], gradient, atol=1e-12, rtol=1e-10, msg=name)
+            torch.testing.assert_close(computed[name], gradient, atol=1e-12, rtol=1e-10, msg=name)
 
 
 def test_mixed_items_have_both_labels_in_every_term():
     network = ensembles.Network("relational").double()
     objective = ensembles.objective(network.head, "proxy-anchor").double()
     batch = whole_batch(size=12)
-    found = Step(network, objective, seed=5, precision="float64", mixing=MixupConfig())(batch, 0).loss
+    mixed_loss = Step(network, objective, seed=5, precision="float64", mixing=MixupConfig())(batch, 0).loss
     draw = kinfold.training.loop.mixup.draw_mix(MixupConfig(), 12, kinfold.seeding.derive_generator(5, 0, 2))
     output = network(draw.apply(batch.images))
-    own, other = (
+    first, second = (
         objective.compute_batch_loss(output, batch.labels),
         objective.compute_batch_loss(output, batch.labels[draw.partner]),
     )
-    assert found == pytest.approx(float((draw.share * own + (1 - draw.share) * other).detach()), rel=1e-12)
+    assert mixed_loss == pytest.approx(float((draw.share * first + (1 - draw.share) * second).detach()), rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ensembles.HEADS)
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_half_precision_is_finite_and_near(kind, precision):
+def test_half_precision_is_finite_and_close_to_float32(kind, precision):
     def step(precision):
         network = ensembles.Network(kind)
         objective = ensembles.objective(network.head, "multi-similarity")
@@ -253,6 +253,6 @@ def test_half_precision_is_finite_and_near(kind, precision):
         loss = Step(network, objective, precision=precision)(Batch(*batch), 0).loss
         return loss, [p.grad for p in network.parameters() if p.grad is not None]
 
-    loss, found = step(precision)
+    loss, gradients = step(precision)
     assert loss == pytest.approx(step("float32")[0], rel=0.1)
-    assert all(gradient.isfinite().all() for gradient in found)
+    assert all(gradient.isfinite().all() for gradient in gradients)

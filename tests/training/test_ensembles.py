@@ -25,9 +25,9 @@ def run(folder, changes, **more):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains_inside_a_relational_head(name, tmp_path):
-    done = run(tmp_path / "run", RELATIONAL, loss={"name": name}, miner=None, training={"steps": 4})
-    assert done.scores["ended"] == "all steps done"
-    steps = [event for event in done.events if event["event"] == "step"]
+    result = run(tmp_path / "run", RELATIONAL, loss={"name": name}, miner=None, training={"steps": 4})
+    assert result.scores["ended"] == "all steps done"
+    steps = [event for event in result.events if event["event"] == "step"]
     assert len(steps) == 4
     for event in steps:
         terms = {key: event[key] for key in event if key.startswith(("loss", "occupancy", "reconstruction"))}
@@ -47,28 +47,28 @@ def test_every_loss_trains_inside_a_relational_head(name, tmp_path):
 @pytest.mark.parametrize("miner", kinfold.list("miners"))
 def test_every_miner_trains_inside_a_relational_head(miner, tmp_path):
     loss = {"name": "contrastive"}
-    done = run(tmp_path / "run", RELATIONAL, loss=loss, miner={"name": miner}, training={"steps": 3})
-    assert done.scores["steps"] == 3
+    result = run(tmp_path / "run", RELATIONAL, loss=loss, miner={"name": miner}, training={"steps": 3})
+    assert result.scores["steps"] == 3
 
 
 def test_a_relational_head_learns(tmp_path):
     """Both the loss of the embedding and the reconstruction fall."""
     loss = {"loss": {"name": "multi-similarity"}, "miner": None, "optimizer": {"lr": 0.01}}
     model = {"head": "relational", "head_options": {"branches": 2, "branch_input": "full"}}
-    done = run(tmp_path / "run", {"model": model}, **loss, training={"steps": 150})
-    steps = [event for event in done.events if event["event"] == "step"]
+    result = run(tmp_path / "run", {"model": model}, **loss, training={"steps": 150})
+    steps = [event for event in result.events if event["event"] == "step"]
     for name in ("reconstruction", "loss-whole"):
         first, last = ([event[name] for event in steps[part]] for part in (slice(0, 20), slice(-20, None)))
         assert sum(last) < 0.8 * sum(first), name
 
 
-def test_a_memory_is_refused_and_says_why(tmp_path):
+def test_a_memory_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match=r"leave \[memory\] out, or use another head"):
         run(tmp_path / "run", RELATIONAL, memory={"size": 40})
     assert not (tmp_path / "run").exists()
 
 
-def test_branches_that_do_not_fit_are_named_before_anything_is_written(tmp_path):
+def test_invalid_branches_are_named_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="width of the features=10 cannot be divided evenly by 3 branches"):
         run(tmp_path / "run", {"model": {"head": "relational", "head_options": {"branches": 3}}})
     assert not (tmp_path / "run").exists()
@@ -84,7 +84,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_run_that_broke_off_ends_as_if_it_had_not(name, tmp_path):
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(name, tmp_path):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     tables, data = tiny.recipe(**BROKEN[name]), tiny.dataset()
@@ -102,10 +102,10 @@ def test_a_run_that_broke_off_ends_as_if_it_had_not(name, tmp_path):
 def test_a_run_is_opened_again_and_exported(changes, tmp_path):
     pytest.importorskip("onnxruntime", reason="the extra export is not installed")
     data = tiny.dataset()
-    done = train(tiny.recipe(**changes), tmp_path / "run", dataset=data)
+    result = train(tiny.recipe(**changes), tmp_path / "run", dataset=data)
     test = data.subset("test")
     again = Run.open(tmp_path / "run", data)
-    assert torch.equal(again.embed(test), done.embed(test))
+    assert torch.equal(again.embed(test), result.embed(test))
     rows = torch.from_numpy(test.items.array().copy())
     assert export(DeployedModel(again.model(), None, unit=True), tmp_path / "model.onnx", rows).difference < 1e-4
 
@@ -127,9 +127,9 @@ def launched(tmp_path_factory):
 
 
 def test_two_ranks_have_the_gradient_and_the_terms_of_one_process(launched):
-    found = json.loads((launched / "steps.json").read_text())
-    assert len(found) == 2
-    for on_rank in found:
+    reports = json.loads((launched / "steps.json").read_text())
+    assert len(reports) == 2
+    for on_rank in reports:
         assert len(on_rank) == 2 * len(ensembles.HEADS) * 7
         for name, compared in on_rank.items():
             assert compared["size"] > 1e-4, name
@@ -138,7 +138,7 @@ def test_two_ranks_have_the_gradient_and_the_terms_of_one_process(launched):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_on_two_ranks_is_that_of_one_process(name, launched):
+def test_a_run_on_two_ranks_equals_that_of_one_process(name, launched):
     alone = run(launched / f"{name} alone", RUNS[name])
     several = launched / f"{name} on 2"
     weights = [read_state(folder / "model.safetensors")["model"] for folder in (several, alone.folder)]
@@ -153,12 +153,12 @@ def test_a_run_on_two_ranks_is_that_of_one_process(name, launched):
 DRML = [name for name in kinfold.list("recipes") if name.startswith("drml/")]
 
 
-def test_every_recipe_of_drml_stands_beside_its_baseline_with_everything_else_equal():
+def test_every_drml_recipe_differs_from_its_baseline_only_in_the_method():
     assert len(DRML) == 12
     for name in DRML:
         if name.endswith("-baseline"):
             continue
-        ours, baseline = (read_tables(recipes.find_recipe(found)) for found in (name, f"{name}-baseline"))
+        ours, baseline = (read_tables(recipes.find_recipe(recipe)) for recipe in (name, f"{name}-baseline"))
         assert ours["model"].pop("head") == "relational"
         assert baseline["model"].pop("head") == "linear"
         ours["model"].pop("head_options", None)
@@ -166,10 +166,10 @@ def test_every_recipe_of_drml_stands_beside_its_baseline_with_everything_else_eq
 
 
 @pytest.mark.parametrize("name", DRML)
-def test_every_recipe_of_drml_trains_on_features(name, tmp_path):
+def test_every_drml_recipe_trains_on_features(name, tmp_path):
     changes = ["data.name=features", "model.dim=8", "training.steps=3", "schedule.warmup=0"]
     changes += ["sampler.batch_size=24", "evaluation.diagnose=never"]
     if not name.endswith("baseline"):
         changes.append("model.head_options.branches=2")
-    done = train(read_tables(recipes.find_recipe(name)), tmp_path / "run", changes=changes, dataset=tiny.dataset())
-    assert done.scores["steps"] == 3
+    result = train(read_tables(recipes.find_recipe(name)), tmp_path / "run", changes=changes, dataset=tiny.dataset())
+    assert result.scores["steps"] == 3

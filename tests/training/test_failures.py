@@ -64,8 +64,8 @@ def stopped(broken_off, tmp_path):
     return RunFolder(tmp_path / "run")
 
 
-def newest(place):
-    return place.checkpoints / "000000012.safetensors"
+def newest(folder):
+    return folder.checkpoints / "000000012.safetensors"
 
 
 def cut(content):
@@ -82,8 +82,8 @@ def empty(content):
     return b""
 
 
-def message(wrong):
-    return re.sub(r"\s+", " ", str(wrong.value))
+def message(error):
+    return re.sub(r"\s+", " ", str(error.value))
 
 
 @pytest.mark.parametrize("damage", [cut, flip, empty, None])
@@ -94,21 +94,21 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_can_be_used(damage,
     else:
         path.write_bytes(damage(path.read_bytes()))
     before = {file.name: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
-    with pytest.raises(ValueError, match=r"the last checkpoint cannot be used") as wrong:
+    with pytest.raises(ValueError, match=r"the last checkpoint cannot be used") as error:
         go_on(stopped.path)
-    assert str(path) in message(wrong)
-    assert ("missing" if damage is None else "damaged") in message(wrong)
+    assert str(path) in message(error)
+    assert ("missing" if damage is None else "damaged") in message(error)
     assert before == {file.name: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
-    # as it says
-    assert "To continue from step 8 instead, delete its entry, the last one, from" in message(wrong)
+    # follow the advice of the message
+    assert "To continue from step 8 instead, delete its entry, the last one, from" in message(error)
     listed = stopped.checkpoints / "list.json"
-    assert str(listed) in message(wrong)
+    assert str(listed) in message(error)
     listed.write_text(json.dumps(json.loads(listed.read_text())[:-1]))
     go_on(stopped.path)
     assert difference(stopped.path, expected) == ""
 
 
-def test_with_no_checkpoint_before_it_the_error_says_to_start_anew(tmp_path):
+def test_without_an_earlier_checkpoint_the_error_says_to_start_again(tmp_path):
     with pytest.raises(BrokenOffError):
         run(tmp_path / "run", at_step(6, break_off))
     path = tmp_path / "run" / "checkpoints" / "000000004.safetensors"
@@ -120,14 +120,14 @@ def test_with_no_checkpoint_before_it_the_error_says_to_start_anew(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"[", b"{}x", b"null", b"3", b'{"step": 1}', b'[{"step": 12}]', b'["a"]', b"\xff\xfe", b"[[]]"]
 )
-def test_a_damaged_list_is_named_and_can_be_done_without(content, stopped, expected):
+def test_a_damaged_checkpoint_list_is_named_and_can_be_deleted(content, stopped, expected):
     listed = stopped.checkpoints / "list.json"
     listed.write_bytes(content)
-    with pytest.raises(ValueError, match="Delete it to continue from the newest checkpoint beside it") as wrong:
+    with pytest.raises(ValueError, match="Delete it to continue from the newest checkpoint beside it") as error:
         go_on(stopped.path)
-    assert f"{listed} is damaged" in message(wrong)
+    assert f"{listed} is damaged" in message(error)
     assert newest(stopped).exists()
-    # as it says
+    # follow the advice of the message
     listed.unlink()
     steps = []
     train(folder=stopped.path, resume=True, dataset=dataset(), callbacks=[lambda event: steps.append(event.step)])
@@ -141,24 +141,24 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
         file.write('{"event": "step", "st')
     assert stopped.read_events()[-1]["step"] == 15  # what can be read of it
     go_on(stopped.path)
-    changed, whole = (read_state(place.model) for place in (stopped, RunFolder(expected)))
+    changed, whole = (read_state(folder.model) for folder in (stopped, RunFolder(expected)))
     assert states_equal(changed, whole)
 
 
-def test_what_a_killed_process_left_half_written_is_cleared_away(stopped, expected):
+def test_partial_files_of_a_killed_process_are_deleted(stopped, expected):
     for name in (".scores.json.123.tmp", "checkpoints/.000000016.safetensors.123.tmp"):
         (stopped.path / name).write_bytes(b"half")
     go_on(stopped.path)
     assert difference(stopped.path, expected) == ""
 
 
-def test_a_folder_that_is_no_run_is_not_resumed(tmp_path):
+def test_a_folder_without_a_run_is_not_resumed(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(ValueError, match=r"is not the folder of a run: it has no configuration.toml"):
             go_on(folder)
 
 
-def test_a_run_is_not_begun_on_top_of_anything(stopped, tmp_path):
+def test_a_run_does_not_start_in_a_folder_with_files(stopped, tmp_path):
     before = {file: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
     with pytest.raises(ValueError, match=rf"is not empty: continue it with --resume {stopped.path}"):
         run(stopped.path)
@@ -172,7 +172,7 @@ def test_a_run_is_not_begun_on_top_of_anything(stopped, tmp_path):
     assert before == {file: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
 
 
-def test_a_start_that_was_killed_can_be_made_again(tmp_path, expected):
+def test_a_start_that_was_killed_can_be_repeated(tmp_path, expected):
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "environment.json").write_text("{}")
@@ -181,7 +181,7 @@ def test_a_start_that_was_killed_can_be_made_again(tmp_path, expected):
     assert difference(folder, expected) == ""
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
         OSError, match=r"cannot create the run folder .*file/run: Not a directory; choose a folder that you may"
@@ -205,13 +205,13 @@ class SmallFiles:
         resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, expected):
+def test_a_failed_checkpoint_write_keeps_the_previous_checkpoint(tmp_path, expected):
     folder = tmp_path / "run"
     small = SmallFiles(6000)  # more than the log needs, less than a checkpoint
-    with small, pytest.raises(OSError, match=r"cannot write .*000000012.safetensors: File too large") as wrong:
+    with small, pytest.raises(OSError, match=r"cannot write .*000000012.safetensors: File too large") as error:
         run(folder, at_step(10, small.set))
-    assert "what was there before is kept" in message(wrong)
-    assert "resume" in message(wrong)
+    assert "what was there before is kept" in message(error)
+    assert "resume" in message(error)
     assert RunFolder(folder).read_last_state()["done"] == 8
     assert not [*folder.rglob("*.tmp")]
     go_on(folder)
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, exp
 
 
 @pytest.mark.parametrize("failing", range(1, 7))
-def test_a_disk_that_is_full_at_any_write_keeps_a_state_to_go_on_from(failing, tmp_path, expected, monkeypatch):
+def test_a_full_disk_at_any_write_keeps_a_state_to_resume_from(failing, tmp_path, expected, monkeypatch):
     folder, calls = tmp_path / "run", []
     replace = os.replace
 
@@ -244,12 +244,12 @@ def mounted(tmp_path_factory):
     if shutil.which("unshare") is None or subprocess.run([*within, "true"], capture_output=True).returncode:
         pytest.skip("a small disk of its own needs unshare and the right to mount")
     command = [*within, sys.executable, "-m", "tests.training.mount_run", str(tmp_path_factory.mktemp("disk"))]
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    process = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout)
 
 
-def test_a_disk_that_is_really_full(mounted):
+def test_a_run_on_a_full_disk_can_be_resumed(mounted):
     assert "No space left on device" in mounted["full"]
     assert mounted["kept when full"] == 8
     assert "No space left on device" in mounted["still full"]
@@ -258,7 +258,7 @@ def test_a_disk_that_is_really_full(mounted):
     assert (mounted["begun again"], mounted["difference of the new one"]) == ("", "")
 
 
-def test_a_disk_that_is_really_read_only(mounted):
+def test_a_run_on_a_read_only_disk_can_be_resumed(mounted):
     assert re.match(r"cannot write to .*/run: Read-only file system; check its permissions", mounted["read-only"])
     assert re.match(r"cannot create the run folder .*/other: Read-only", mounted["read-only from the start"])
     assert mounted["kept when read-only"] == 8
@@ -268,21 +268,21 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     path = write_files(tmp_path)
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "kinfold", "train", "--resume", str(folder)]
-    found = []
+    processes = []
 
     def second():
-        found.append(subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120))
+        processes.append(subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120))
 
-    done = train(path, folder, callbacks=[at_step(9, second)])
-    assert found[0].returncode == 2
-    assert f"error: another process is training in {folder}" in found[0].stderr
-    assert done.scores["steps"] == STEPS
+    result = train(path, folder, callbacks=[at_step(9, second)])
+    assert processes[0].returncode == 2
+    assert f"error: another process is training in {folder}" in processes[0].stderr
+    assert result.scores["steps"] == STEPS
     # the first one goes on undisturbed
     train(path, tmp_path / "alone")
     assert difference(folder, tmp_path / "alone") == ""
 
 
-def test_a_run_that_was_broken_off_can_be_looked_at(stopped):
+def test_an_interrupted_run_can_be_opened(stopped):
     opened = Run.open(stopped.path, dataset())
     assert not opened.finished
     assert opened.model().dim == 6

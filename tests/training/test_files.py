@@ -63,7 +63,7 @@ states = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(state=states)
-def test_any_nested_state_comes_back_with_every_bit(tmp_path_factory, state):
+def test_any_nested_state_is_read_back_exactly(tmp_path_factory, state):
     path = tmp_path_factory.mktemp("state") / "a.safetensors"
     sha256 = write_state(path, state)
     assert states_equal(read_state(path), state)
@@ -90,13 +90,13 @@ def test_any_nested_state_comes_back_with_every_bit(tmp_path_factory, state):
         ("1", 1),
     ],
 )
-def test_what_differs_in_type_order_or_one_bit_is_not_the_same(one, other):
+def test_states_that_differ_in_type_order_or_one_bit_are_not_equal(one, other):
     assert states_equal(one, one)
     assert states_equal(other, other)
     assert not states_equal(one, other)
 
 
-def test_nan_is_the_same_as_itself(tmp_path):
+def test_nan_equals_itself(tmp_path):
     write_state(tmp_path / "a", {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
     assert states_equal(read_state(tmp_path / "a"), {"best": math.nan, "weights": torch.tensor([math.nan, math.inf])})
 
@@ -105,25 +105,25 @@ def test_shared_and_strided_memory_is_saved_value_by_value(tmp_path):
     base = torch.arange(12.0)
     state = {"tied": base, "again": base, "part": base[2:5], "odd": base[::2], "wide": torch.ones(1).expand(3, 2)}
     write_state(tmp_path / "a", state)
-    found = read_state(tmp_path / "a")
-    assert states_equal(found, state)
-    found["tied"].zero_()
-    assert found["again"][1] == 1  # what is read shares nothing
+    loaded = read_state(tmp_path / "a")
+    assert states_equal(loaded, state)
+    loaded["tied"].zero_()
+    assert loaded["again"][1] == 1  # what is read shares nothing
 
 
-def test_a_parameter_comes_back_as_a_plain_tensor(tmp_path):
+def test_a_parameter_is_read_back_as_a_plain_tensor(tmp_path):
     write_state(tmp_path / "a", nn.Parameter(torch.ones(2)))
     assert states_equal(read_state(tmp_path / "a"), torch.ones(2))
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), 1j, nn.Linear(1, 1), torch.Generator(), print])
-def test_what_is_no_plain_state_is_refused_by_its_type(value, tmp_path):
+def test_a_value_that_cannot_be_saved_is_refused_by_its_type(value, tmp_path):
     with pytest.raises(TypeError, match=f"{type(value).__name__} cannot be saved"):
         write_state(tmp_path / "a", {"deep": [value]})
     assert not any(tmp_path.iterdir())
 
 
-def test_the_state_of_an_optimizer_goes_on_alike(tmp_path):
+def test_an_optimizer_continues_identically_from_a_saved_state(tmp_path):
     def stepped(optimizer, parameter, times):
         for _ in range(times):
             parameter.grad = parameter.detach().sin()
@@ -136,23 +136,23 @@ def test_the_state_of_an_optimizer_goes_on_alike(tmp_path):
         stepped(optimizer, parameter, 3)
         write_state(tmp_path / "a", {"optimizer": optimizer.state_dict(), "parameter": parameter})
         stepped(optimizer, parameter, 2)
-        found = read_state(tmp_path / "a")
-        other = nn.Parameter(found["parameter"])
+        loaded = read_state(tmp_path / "a")
+        other = nn.Parameter(loaded["parameter"])
         again = kind([other], lr=0.1, **options)
-        again.load_state_dict(found["optimizer"])
+        again.load_state_dict(loaded["optimizer"])
         stepped(again, other, 2)
         assert states_equal(parameter, other)
         assert states_equal(optimizer.state_dict(), again.state_dict())
 
 
-def test_other_programs_find_the_weights_by_their_names(tmp_path):
+def test_weights_have_their_names_in_safetensors(tmp_path):
     weight = torch.arange(6.0).reshape(2, 3)
     state = {"step": 3, "model": {"head.weight": weight, "head": {"weight": weight + 1}}, "list": [weight + 2]}
     write_state(tmp_path / "a.safetensors", state)
-    found = load_file(tmp_path / "a.safetensors")
-    assert {name: tensor[0, 0].item() for name, tensor in found.items()} == {
+    tensors = load_file(tmp_path / "a.safetensors")
+    assert {name: tensor[0, 0].item() for name, tensor in tensors.items()} == {
         "model.head.weight": 0,
-        "model.head.weight'": 1,  # two of one name are told apart
+        "model.head.weight'": 1,  # two tensors of one name get different names
         "list.0": 2,
     }
     assert states_equal(read_state(tmp_path / "a.safetensors"), state)
@@ -169,11 +169,11 @@ def written(tmp_path_factory):
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_a_changed_byte_is_always_found_by_the_checksum(tmp_path_factory, written, data):
+def test_a_changed_byte_is_always_detected_by_the_checksum(tmp_path_factory, written, data):
     content, sha256 = written
-    place = data.draw(st.integers(0, len(content) - 1))
+    position = data.draw(st.integers(0, len(content) - 1))
     changed = bytearray(content)
-    changed[place] ^= 1 << data.draw(st.integers(0, 7))
+    changed[position] ^= 1 << data.draw(st.integers(0, 7))
     path = tmp_path_factory.mktemp("changed") / "state.safetensors"
     path.write_bytes(changed)
     with pytest.raises(ValueError, match=r"state.safetensors is damaged.*sha256"):
@@ -183,13 +183,13 @@ def test_a_changed_byte_is_always_found_by_the_checksum(tmp_path_factory, writte
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100, -1])
-def test_a_file_cut_short_is_damaged_with_and_without_a_checksum(written, length, tmp_path):
+def test_a_truncated_file_is_damaged_with_and_without_a_checksum(written, length, tmp_path):
     content, sha256 = written
     path = tmp_path / "state.safetensors"
     path.write_bytes(content[:length])
-    for known in (None, sha256):
+    for checksum in (None, sha256):
         with pytest.raises(ValueError, match=r"state.safetensors is damaged"):
-            read_state(path, known)
+            read_state(path, checksum)
 
 
 def test_files_of_other_kinds_are_refused(tmp_path):
@@ -209,7 +209,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
         read_state(path)
 
 
-def test_a_state_of_an_earlier_version_is_refused_because_nothing_vouches_for_it(tmp_path):
+def test_a_state_of_an_earlier_version_without_a_checksum_is_refused(tmp_path):
     path = tmp_path / "old.safetensors"
     save_file({"model.a": torch.ones(1)}, path, {"structure": '{"dict": [[{"value": "a"}, {"tensor": "model.a"}]]}'})
     with pytest.raises(
@@ -224,7 +224,7 @@ def test_the_bytes_of_a_state_depend_on_the_state_alone(tmp_path):
     assert first == second == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
 
 
-def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
+def test_writing_replaces_the_file_and_leaves_no_temporary_file(tmp_path):
     for value in ("one", "two"):
         write_text(tmp_path / "a.txt", value)
         write_json(tmp_path / "b.json", {"value": value, "ü": [1.5, None]})
@@ -234,7 +234,7 @@ def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
-def test_a_failed_write_keeps_what_was_there_and_says_so(broken, tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file_and_reports_it(broken, tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     write_text(path, "before")
 
@@ -249,7 +249,7 @@ def test_a_failed_write_keeps_what_was_there_and_says_so(broken, tmp_path, monke
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_an_interrupt_while_writing_passes_and_leaves_nothing_beside(tmp_path):
+def test_an_interrupt_while_writing_is_raised_and_leaves_no_temporary_file(tmp_path):
     def interrupted(file):
         file.write(b"half")
         raise KeyboardInterrupt
@@ -259,7 +259,7 @@ def test_an_interrupt_while_writing_passes_and_leaves_nothing_beside(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
+def test_a_file_system_that_cannot_sync_folders_is_accepted(tmp_path, monkeypatch):
     plain = os.fsync
 
     def only_files(descriptor):
@@ -272,13 +272,13 @@ def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
     assert (tmp_path / "a.txt").read_text() == "there"
 
 
-def test_every_single_changed_bit_is_called_damage(tmp_path):
+def test_every_changed_bit_is_detected(tmp_path):
     path = tmp_path / "state.safetensors"
     write_state(path, {"a": torch.arange(3.0), "b": [1]})
     content = path.read_bytes()
-    for place in range(8 * len(content)):
+    for bit in range(8 * len(content)):
         changed = bytearray(content)
-        changed[place // 8] ^= 1 << place % 8
+        changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
         with pytest.raises(ValueError, match=r"state.safetensors is damaged"):
             read_state(path)

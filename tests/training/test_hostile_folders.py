@@ -43,8 +43,8 @@ def run(broken_off, tmp_path):
     return RunFolder(tmp_path / "run")
 
 
-def go_on(place):
-    return train(folder=place.path, resume=True, dataset=dataset())
+def go_on(folder):
+    return train(folder=folder.path, resume=True, dataset=dataset())
 
 
 def contents(folder):
@@ -56,7 +56,7 @@ CHECKPOINTS = ["checkpoints/list.json", "checkpoints/000000012.safetensors", "ch
 
 
 @pytest.mark.parametrize("name", [*FILES, *CHECKPOINTS])
-def test_what_lies_in_the_folder_as_a_link_is_refused_before_anything_is_done(name, run, tmp_path):
+def test_a_link_in_the_folder_is_refused_before_anything_is_written(name, run, tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     if name == ".lock":
@@ -74,7 +74,7 @@ def test_what_lies_in_the_folder_as_a_link_is_refused_before_anything_is_done(na
 
 @pytest.mark.parametrize("name", ["scores.json", "model.safetensors", "tensorboard", ".scores.json.7.tmp"])
 @pytest.mark.parametrize("dangling", [False, True])
-def test_what_is_only_written_later_is_no_way_out_either(name, dangling, run, tmp_path):
+def test_a_link_in_place_of_a_file_written_later_is_not_followed(name, dangling, run, tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     if not dangling:
@@ -89,7 +89,7 @@ def test_what_is_only_written_later_is_no_way_out_either(name, dangling, run, tm
     assert contents(victim) == before
 
 
-def test_a_new_run_does_not_begin_through_links(tmp_path):
+def test_a_new_run_does_not_start_through_links(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     for name in ("checkpoints", "environment.json", ".lock"):
@@ -110,7 +110,7 @@ def test_the_run_folder_itself_may_be_a_link(run, expected, tmp_path):
 @pytest.mark.parametrize(
     "name", ["../victim.safetensors", "/tmp/000000001.safetensors", "a/000000001.safetensors", ".."]
 )
-def test_a_name_in_the_list_that_is_no_plain_name_is_refused(name, run):
+def test_a_path_in_the_checkpoint_list_is_refused(name, run):
     (run.path / "victim.safetensors").write_text("precious")
     listed = run.checkpoints / "list.json"
     entries = json.loads(listed.read_text())
@@ -135,7 +135,7 @@ def test_files_that_are_not_listed_are_not_deleted(run, expected):
     assert len(kept) == 2
 
 
-def test_a_log_with_a_second_name_is_not_cut_there(run, expected, tmp_path):
+def test_a_log_with_a_hard_link_is_not_truncated_through_it(run, expected, tmp_path):
     os.link(run.log, tmp_path / "second")
     before = (tmp_path / "second").read_bytes()
     go_on(run)
@@ -165,17 +165,17 @@ def test_one_flipped_bit_of_the_best_weights_so_far_is_an_error(run):
         Run.open(run.path, dataset()).model()
 
 
-def test_whole_weights_of_another_training_are_not_those_that_were_scored(expected, tmp_path):
+def test_intact_weights_of_another_run_are_refused(expected, tmp_path):
     shutil.copytree(expected, tmp_path / "run")
-    place = RunFolder(tmp_path / "run")
-    state = place.read_weights(place.model)
-    write_state(place.model, {**state, "model": {name: value + 1 for name, value in state["model"].items()}})
+    folder = RunFolder(tmp_path / "run")
+    state = folder.read_weights(folder.model)
+    write_state(folder.model, {**state, "model": {name: value + 1 for name, value in state["model"].items()}})
     with pytest.raises(ValueError, match=r"model.safetensors is damaged: its contents are not what was written"):
-        Run.open(place.path, dataset()).model()
+        Run.open(folder.path, dataset()).model()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1_000_000, 1.5, "many", None, True, 10**400])
-def test_a_number_of_threads_that_no_machine_has_is_refused(threads, run):
+def test_an_impossible_number_of_threads_is_refused(threads, run):
     about = json.loads(run.environment.read_text())
     run.environment.write_text(json.dumps({**about, "threads": threads}))
     with pytest.raises(ValueError, match=r"environment.json is damaged: threads must be an integer from 1 to 1024"):

@@ -19,8 +19,8 @@ from tests.training.tiny import dataset, difference, lines, recipe, write_files
 SEVERAL = [2, 3]
 # batch norm in training mode, a batch that three ranks cannot share evenly, a last evaluation; a bank, a memory, draws
 RUNS = {
-    "pictures": {
-        "variant": "pictures",
+    "images": {
+        "variant": "images",
         "training": {"precision": "float64", "steps": 12},
         "sampler": {"batch_size": 20},
         "mixup": None,
@@ -32,13 +32,13 @@ RUNS = {
 
 @pytest.fixture(scope="module", params=SEVERAL)
 def launched(request, tmp_path_factory):
-    """What all ranks found, and the folder of their runs: starting processes is slow, so it is done once."""
+    """Reports of all ranks and the folder of their runs. Starting processes is slow: all tests share them."""
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "runs.json").write_text(json.dumps(RUNS))
     torchrun.run(request.param, "tests.training.rank_run", folder, timeout=300)
-    found = json.loads((folder / f"{request.param}.json").read_text())
-    assert len(found) == request.param
-    return found, folder
+    reports = json.loads((folder / f"{request.param}.json").read_text())
+    assert len(reports) == request.param
+    return reports, folder
 
 
 def test_every_loss_has_the_gradient_of_one_process(launched):
@@ -46,44 +46,44 @@ def test_every_loss_has_the_gradient_of_one_process(launched):
         names = {name.rsplit(" [")[0] for name in on_rank["losses"]}
         assert set(LOSSES) < names
         assert {f"margin, one beta, {miner}" for miner in kinfold.list("miners")} < names
-        for name, found in on_rank["losses"].items():
-            assert found["size"] > 1e-4, f"{name}: nothing to compare"
-            assert found["gradient"] < 1e-10, name
-            assert found["loss"] < 1e-10, name
+        for name, differences in on_rank["losses"].items():
+            assert differences["size"] > 1e-4, f"{name}: nothing to compare"
+            assert differences["gradient"] < 1e-10, name
+            assert differences["loss"] < 1e-10, name
 
 
-def test_what_a_loss_learns_itself_has_the_gradient_of_one_process(launched):
+def test_parameters_of_a_loss_have_the_gradient_of_one_process(launched):
     for on_rank in launched[0]:
         for name, owned in (("proxy-anchor", "loss.proxies"), ("margin", "loss.beta"), ("softmax", "loss.proxies")):
-            compared = [found["by name"] for key, found in on_rank["losses"].items() if key.startswith(f"{name} [")]
+            compared = [entry["by name"] for key, entry in on_rank["losses"].items() if key.startswith(f"{name} [")]
             assert len(compared) == 2
             assert all(owned in by_name for by_name in compared)
 
 
-def test_an_own_slot_in_a_plain_gather_would_be_noticed(launched):
+def test_a_gather_that_keeps_only_local_gradients_is_detected(launched):
     ranks = len(launched[0])
     for on_rank in launched[0]:
-        found = on_rank["own slot"]["by name"]
-        # the network gets 1 / ranks of its gradient, proxies all of theirs
-        assert found["loss.proxies"] < 1e-10
-        network = max(difference for name, difference in found.items() if not name.startswith("loss."))
+        differences = on_rank["local gradient"]["by name"]
+        # the network gets 1 / ranks of its gradient, proxies their whole gradient
+        assert differences["loss.proxies"] < 1e-10
+        network = max(difference for name, difference in differences.items() if not name.startswith("loss."))
         assert network == pytest.approx(1 - 1 / ranks)
 
 
-def test_small_parts_and_single_precision_agree_too(launched):
+def test_micro_batches_and_float32_agree_with_one_process(launched):
     for on_rank in launched[0]:
-        for size, found in on_rank["micro-batch"].items():
-            assert found["gradient"] < 1e-10, size
-        for name, found in on_rank["float32"].items():
-            assert found["gradient"] < 1e-4, name
+        for size, differences in on_rank["micro-batch"].items():
+            assert differences["gradient"] < 1e-10, size
+        for name, differences in on_rank["float32"].items():
+            assert differences["gradient"] < 1e-4, name
 
 
-def test_mixed_items_are_weighted_alike_on_all_ranks(launched):
+def test_mixed_items_have_the_same_weights_on_all_ranks(launched):
     assert max(on_rank["mixup"] for on_rank in launched[0]) < 1e-12
 
 
-def test_ranks_that_need_unequal_numbers_of_small_parts_do_not_wait_for_each_other(launched):
-    assert all(on_rank["batch norm in small parts"] for on_rank in launched[0])
+def test_ranks_with_unequal_numbers_of_micro_batches_do_not_deadlock(launched):
+    assert all(on_rank["batch norm in micro-batches"] for on_rank in launched[0])
 
 
 def test_fewer_items_than_ranks_are_embedded(launched):
@@ -91,9 +91,9 @@ def test_fewer_items_than_ranks_are_embedded(launched):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_on_several_ranks_is_that_of_one_process(name, launched):
-    found, folder = launched
-    several = folder / f"{name} on {len(found)}"
+def test_a_run_on_several_ranks_equals_that_of_one_process(name, launched):
+    reports, folder = launched
+    several = folder / f"{name} on {len(reports)}"
     changes = {key: value for key, value in RUNS[name].items() if key != "variant"}
     variant = RUNS[name]["variant"]
     alone = train(recipe(variant, **changes), folder / f"{name} alone", dataset=dataset(variant))
@@ -113,7 +113,7 @@ def test_a_run_on_several_ranks_is_that_of_one_process(name, launched):
 
 
 @pytest.mark.slow
-def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
+def test_a_signal_to_torchrun_saves_a_run_that_can_be_resumed(tmp_path):
     changes = {"training": {"steps": 600, "save_every": 50}, "evaluation": {"every": 200}}
     path = write_files(tmp_path, **changes)
     folders = [tmp_path / "stopped", tmp_path / "expected"]
@@ -128,9 +128,9 @@ def test_a_signal_to_torchrun_saves_and_the_ranks_go_on(tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert f"continue with: kinfold train --resume {folders[0]}" in said
+    assert f"continue with: kinfold train --resume {folders[0]}" in errors
     for arguments in (["--resume", folders[0]], [path, "--out", folders[1]]):
         subprocess.run([*command, *arguments], env=environment, check=True, capture_output=True, timeout=180)
     assert difference(*folders) == ""

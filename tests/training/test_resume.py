@@ -67,7 +67,7 @@ def expected(tmp_path):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_run_that_broke_off_ends_as_if_it_had_not(variant, tmp_path):
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(variant, tmp_path):
     alone = run(variant, tmp_path / "expected")
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
@@ -93,7 +93,7 @@ def test_a_run_that_broke_off_ends_as_if_it_had_not(variant, tmp_path):
         ("best", "early stop"),
     ],
 )
-def test_a_resume_that_forgot_a_part_would_be_noticed(part, variant, tmp_path, monkeypatch):
+def test_a_resume_without_one_part_of_the_state_is_detected(part, variant, tmp_path, monkeypatch):
     run(variant, tmp_path / "expected")
     with pytest.raises(BrokenOffError):
         run(variant, tmp_path / "broken", raising(5))
@@ -104,7 +104,7 @@ def test_a_resume_that_forgot_a_part_would_be_noticed(part, variant, tmp_path, m
     assert difference(tmp_path / "broken", tmp_path / "expected") != ""
 
 
-def test_another_seed_is_another_run(expected, tmp_path):
+def test_another_seed_gives_another_run(expected, tmp_path):
     tables = recipe()
     train({**tables, "seed": 1}, tmp_path / "other", dataset=dataset())
     assert difference(tmp_path / "other", expected) == "model.safetensors"
@@ -112,48 +112,48 @@ def test_another_seed_is_another_run(expected, tmp_path):
 
 def ended_by_signals(folder, how, number, *variants):
     command = [sys.executable, "-m", "tests.training.kill_run", str(folder), how, str(number), *variants]
-    done = subprocess.run(command, cwd=ROOT, env=ONE_THREAD, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout), done.stderr
+    process = subprocess.run(command, cwd=ROOT, env=ONE_THREAD, capture_output=True, text=True, timeout=900)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout), process.stderr
 
 
 def check_every_call(folder, every, *variants):
-    found, errors = ended_by_signals(folder, "calls", every, *variants)
+    results, errors = ended_by_signals(folder, "calls", every, *variants)
     for variant in variants:
-        assert len(found[variant]) > 60 / every
-        kinds = {result["moment"].split()[1] for result in found[variant]}
+        assert len(results[variant]) > 60 / every
+        kinds = {result["moment"].split()[1] for result in results[variant]}
         assert kinds >= {"open", "write", "fsync", "os.rename"}
-        for result in found[variant]:
+        for result in results[variant]:
             assert result["ended"] == -signal.SIGKILL, (variant, result, errors)
             assert (result["resumed"], result["difference"]) == (0, ""), (variant, result, errors)
 
 
-def test_killed_before_every_fifth_call_that_writes(tmp_path):
+def test_a_run_killed_before_every_fifth_write_can_be_resumed(tmp_path):
     check_every_call(tmp_path, 5, "margin")
 
 
 @pytest.mark.slow
-def test_killed_before_every_call_that_writes(tmp_path):
-    check_every_call(tmp_path, 1, "margin", "gc", "memory", "pictures", "early stop")
+def test_a_run_killed_before_every_write_can_be_resumed(tmp_path):
+    check_every_call(tmp_path, 1, "margin", "gc", "memory", "images", "early stop")
 
 
 def check_random_kills(folder, *variants):
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
-    found, errors = ended_by_signals(folder, "times", seed, *variants)
+    results, errors = ended_by_signals(folder, "times", seed, *variants)
     for variant in variants:
-        last = found[variant][-1]
-        assert (last["resumed"], last["difference"]) == (0, ""), (seed, variant, found[variant], errors)
+        last = results[variant][-1]
+        assert (last["resumed"], last["difference"]) == (0, ""), (seed, variant, results[variant], errors)
         # a kill may come too late, but not every time
-        assert -signal.SIGKILL in [result["ended"] for result in found[variant]]
+        assert -signal.SIGKILL in [result["ended"] for result in results[variant]]
 
 
-def test_killed_three_times_at_random_moments(tmp_path):
-    check_random_kills(tmp_path, "workers", "pictures", "gc", "memory with draws")
+def test_a_run_killed_three_times_at_random_can_be_resumed(tmp_path):
+    check_random_kills(tmp_path, "workers", "images", "gc", "memory with draws")
 
 
 @pytest.mark.slow
-def test_every_variant_killed_three_times_at_random_moments(tmp_path):
+def test_every_variant_killed_three_times_at_random_can_be_resumed(tmp_path):
     for round_ in range(3):
         (tmp_path / f"{round_}").mkdir()
         check_random_kills(tmp_path / f"{round_}", *VARIANTS)
@@ -162,16 +162,16 @@ def test_every_variant_killed_three_times_at_random_moments(tmp_path):
 def test_signals_that_reach_the_workers_too_save_and_end_the_run(tmp_path):
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
-    found, errors = ended_by_signals(tmp_path, "signals", seed, "workers")
-    assert [result["ended"] for result in found["workers"]] == [143, 130], (found, errors)
-    for result in found["workers"]:
+    results, errors = ended_by_signals(tmp_path, "signals", seed, "workers")
+    assert [result["ended"] for result in results["workers"]] == [143, 130], (results, errors)
+    for result in results["workers"]:
         assert result["saved"] == result["step"], (result, errors)
         assert (result["resumed"], result["difference"]) == (0, ""), (result, errors)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(("kind", "step"), [("evaluation", 0), ("step", 5), ("evaluation", 12), ("step", 24)])
-def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(number, kind, step, expected, tmp_path):
+def test_a_signal_saves_at_once_and_the_run_resumes_there(number, kind, step, expected, tmp_path):
     before = [signal.getsignal(each) for each in (*SIGNALS, signal.SIGCHLD)]
     folder = tmp_path / "stopped"
     with pytest.raises(Stopped, match=f"stopped at step {step}") as stopped:
@@ -184,7 +184,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(number, kind, ste
     assert difference(folder, expected) == ""
 
 
-def test_stopped_before_the_first_step_the_evaluation_there_counts_once(tmp_path):
+def test_a_run_stopped_before_the_first_step_counts_its_evaluation_once(tmp_path):
     run("early stop", tmp_path / "expected")
     with pytest.raises(Stopped):
         run("early stop", tmp_path / "stopped", signalling("evaluation", 0, signal.SIGTERM))
@@ -192,7 +192,7 @@ def test_stopped_before_the_first_step_the_evaluation_there_counts_once(tmp_path
     assert difference(tmp_path / "stopped", tmp_path / "expected") == ""
 
 
-def test_an_evaluation_whose_workers_are_ended_with_us_stops_without_an_error(expected, tmp_path, monkeypatch):
+def test_an_evaluation_whose_workers_get_the_signal_too_stops_without_an_error(expected, tmp_path, monkeypatch):
     measured, calls = RunBuilder.compute_metrics, []
 
     def broken(*args):
@@ -221,7 +221,7 @@ def test_a_second_interrupt_does_not_wait(interruptible, tmp_path):
     assert RunFolder(tmp_path / "run").read_last_state()["done"] == 4
 
 
-def test_workers_that_end_without_a_signal_to_us_are_an_error(tmp_path):
+def test_workers_that_die_without_a_signal_to_the_run_are_an_error(tmp_path):
     def breaks(event):
         if event.kind == "step" and event.step == 2:
             raise RuntimeError("DataLoader worker (pid 1) is killed")
@@ -246,7 +246,7 @@ def test_means_in_the_log_do_not_depend_on_where_the_run_was_stopped(tmp_path):
     assert lines(tmp_path / "stopped") == lines(tmp_path / "expected")
 
 
-def test_a_finished_run_is_returned_as_it_is(expected):
+def test_a_finished_run_is_returned_unchanged(expected):
     before = {path: path.stat().st_mtime_ns for path in expected.rglob("*")}
     assert go_on("margin", expected).scores["steps"] == 24
     assert {path: path.stat().st_mtime_ns for path in expected.rglob("*")} == before
@@ -265,7 +265,7 @@ def wait_for(folder, step):
 @pytest.mark.parametrize(
     "numbers", [[signal.SIGKILL, signal.SIGTERM], pytest.param([signal.SIGINT], marks=pytest.mark.slow)]
 )
-def test_the_command_survives_signals(numbers, tmp_path):
+def test_a_command_that_gets_signals_can_be_resumed(numbers, tmp_path):
     path = write_files(tmp_path, training={"steps": 600, "save_every": 25}, evaluation={"every": 200})
     train(path, tmp_path / "expected")
     folder = tmp_path / "run"
@@ -278,20 +278,20 @@ def test_the_command_survives_signals(numbers, tmp_path):
         process = subprocess.Popen([*command, *arguments], env=ONE_THREAD, stderr=subprocess.PIPE, text=True)
         wait_for(folder, step)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
         if number == signal.SIGKILL:
             assert process.returncode == -signal.SIGKILL
         else:
-            assert process.returncode == 128 + number, said
-            assert f"continue with: kinfold train --resume {folder}" in said
+            assert process.returncode == 128 + number, errors
+            assert f"continue with: kinfold train --resume {folder}" in errors
         arguments = ["--resume", str(folder)]
-    done = subprocess.run([*command, *arguments], env=ONE_THREAD, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    finished = subprocess.run([*command, *arguments], env=ONE_THREAD, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr
     assert difference(folder, tmp_path / "expected") == ""
 
 
 @pytest.mark.parametrize("changed", [{}, {"ranks": 2}, {"packages": {"torch": "1.0"}}])
-def test_another_environment_of_a_resumed_run_is_warned_about_and_recorded(tmp_path, changed, recwarn):
+def test_resuming_in_another_environment_warns_and_is_recorded(tmp_path, changed, recwarn):
     with pytest.raises(Stopped):
         run("margin", tmp_path / "run", signalling("step", 5, signal.SIGTERM))
     environment = tmp_path / "run" / "environment.json"

@@ -9,7 +9,7 @@ from kinfold.training import Run
 from tests.cli.runs import feature_rows, feature_run, glyph_files, image_run
 
 
-def test_a_run_on_images_embeds_paths_pillow_images_arrays_and_torch_data_sets():
+def test_a_run_on_images_embeds_paths_pillow_images_arrays_and_torch_datasets():
     run = Run.open(image_run())
     paths = sorted((glyph_files() / "test").rglob("*.png"))[:3]
     expected = torch.cat([run.embed(path) for path in paths])
@@ -20,7 +20,7 @@ def test_a_run_on_images_embeds_paths_pillow_images_arrays_and_torch_data_sets()
         assert torch.allclose(run.embed(things), expected, atol=1e-6)
 
 
-def test_a_run_on_features_embeds_rows_and_says_which_width_it_needs():
+def test_a_run_on_features_embeds_rows_and_names_the_width_it_needs():
     run = Run.open(feature_run())
     rows = feature_rows()[0][:4, :12]
     assert run.embed(rows).shape == (4, 4)
@@ -31,7 +31,7 @@ def test_a_run_on_features_embeds_rows_and_says_which_width_it_needs():
         run.embed("x.png")
 
 
-def test_a_run_on_images_refuses_features_in_words():
+def test_a_run_on_images_refuses_features_with_a_message():
     run = Run.open(image_run())
     with pytest.raises(ValueError, match="embeds images, which are uint8"):
         run.embed(np.zeros((2, 12)))

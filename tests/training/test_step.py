@@ -32,8 +32,8 @@ def batch(seed=0, dtype=torch.float64):
 
 def network(dropout=0.0, norm=False, dtype=torch.float64):
     head = {"dropout": dropout, "batch_norm": norm, "hidden": 8}
-    made = kinfold.models.create("features", 5, "mlp", backbone_options={"width": 9}, head_options=head)
-    return made.to(dtype)
+    model = kinfold.models.create("features", 5, "mlp", backbone_options={"width": 9}, head_options=head)
+    return model.to(dtype)
 
 
 def contrastive():
@@ -47,21 +47,21 @@ def mined_with_memory():
 
 def gradients(model, objective, step=3, **options):
     """Loss and all gradients of one step."""
-    done = Step(model, objective, seed=1, precision="float64", **options)(batch(), step)
-    return done.loss, [p.grad for p in (*model.parameters(), *objective.parameters())]
+    output = Step(model, objective, seed=1, precision="float64", **options)(batch(), step)
+    return output.loss, [p.grad for p in (*model.parameters(), *objective.parameters())]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 11, 12, 100])
 @pytest.mark.parametrize("objective", [contrastive, mined_with_memory])
-def test_small_parts_give_the_gradient_of_the_whole_batch(size, objective):
+def test_micro_batches_give_the_gradient_of_the_whole_batch(size, objective):
     loss, expected = gradients(network(), objective())
-    found_loss, found = gradients(network(), objective(), micro_batch=size)
-    assert found_loss == pytest.approx(loss, abs=1e-12)
-    for one, other in zip(found, expected, strict=True):
+    micro_loss, micro_gradients = gradients(network(), objective(), micro_batch=size)
+    assert micro_loss == pytest.approx(loss, abs=1e-12)
+    for one, other in zip(micro_gradients, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 
 
-def test_plain_accumulation_would_be_another_gradient():
+def test_plain_accumulation_has_a_different_gradient():
     _, expected = gradients(network(), contrastive())
     model, objective = network(), contrastive()
     images, labels, _ = batch()
@@ -71,19 +71,19 @@ def test_plain_accumulation_would_be_another_gradient():
 
 
 @pytest.mark.parametrize("size", [3, 5, 12])
-def test_no_part_is_larger_than_asked_for(size):
-    model, seen = network(), []
-    model.register_forward_pre_hook(lambda module, given: seen.append(given[0].shape[0]))
+def test_no_micro_batch_is_larger_than_its_limit(size):
+    model, sizes = network(), []
+    model.register_forward_pre_hook(lambda module, inputs: sizes.append(inputs[0].shape[0]))
     gradients(model, contrastive(), micro_batch=size)
-    assert max(seen) <= size
-    assert sum(seen) == BATCH if size >= BATCH else 2 * BATCH
+    assert max(sizes) <= size
+    assert sum(sizes) == BATCH if size >= BATCH else 2 * BATCH
 
 
 def test_dropout_is_the_same_in_both_passes():
-    model, seen = network(dropout=0.5), []
-    model.register_forward_hook(lambda module, given, output: seen.append(output.detach().clone()))
+    model, outputs = network(dropout=0.5), []
+    model.register_forward_hook(lambda module, inputs, output: outputs.append(output.detach().clone()))
     gradients(model, contrastive(), micro_batch=5)
-    first, second = seen[:3], seen[3:]
+    first, second = outputs[:3], outputs[3:]
     assert states_equal(first, second)
     # and not the same for every part, nor in every step
     images = batch().images[:4]
@@ -94,7 +94,7 @@ def test_dropout_is_the_same_in_both_passes():
     assert not torch.equal(masks[0], masks[3])
 
 
-def test_running_statistics_see_every_item_once():
+def test_running_statistics_use_every_item_once():
     model, expected = network(norm=True), network(norm=True)
     with pytest.warns(UserWarning, match="frozen-statistics"):
         step = Step(model, contrastive(), precision="float64", micro_batch=4)
@@ -105,7 +105,7 @@ def test_running_statistics_see_every_item_once():
     assert int(dict(model.named_buffers())["head.1.num_batches_tracked"]) == 3
 
 
-def test_frozen_statistics_make_small_parts_exact():
+def test_frozen_statistics_make_micro_batches_exact():
     losses = []
     for size in (None, 4):
         model = network(norm=True)
@@ -118,7 +118,7 @@ def test_frozen_statistics_make_small_parts_exact():
 
 def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
     settings, model, objective = MixupConfig(alpha=2.0), network(), contrastive()
-    loss, found = gradients(model, objective, mixing=settings)
+    loss, mixed_gradients = gradients(model, objective, mixing=settings)
     mix = mixup.draw_mix(settings, BATCH, derive_generator(1, 3, 2))
     assert 0 < mix.share < 1
     images, labels, _ = batch()
@@ -129,23 +129,23 @@ def test_mixed_input_has_the_loss_and_gradient_of_its_definition():
     value = value + (1 - mix.share) * objective.loss(embeddings, labels[mix.partner])
     value.backward()
     assert loss == pytest.approx(value.item(), abs=1e-12)
-    for one, other in zip(found, plain.parameters(), strict=True):
+    for one, other in zip(mixed_gradients, plain.parameters(), strict=True):
         torch.testing.assert_close(one, other.grad, atol=1e-12, rtol=1e-12)
 
 
-def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_left_as_it_was():
+def test_a_hidden_layer_is_mixed_at_its_output_and_the_network_is_unchanged():
     model = kinfold.models.create("conv4", 5, backbone_options={"width": 8}).double()
     model.eval()  # batch norm by its running statistics, to compare with a plain forward pass
     images, labels = torch.rand(8, 1, 16, 16, dtype=torch.float64, generator=derive_generator(0)), torch.arange(8) % 3
     objective = contrastive()
     step = Step(model, objective, seed=1, precision="float64", mixing=MixupConfig(layers=["block2"]))
-    found = step(Batch(images, labels, torch.arange(8)), 0)
+    output = step(Batch(images, labels, torch.arange(8)), 0)
     mix = mixup.draw_mix(step.mixing, 8, derive_generator(1, 0, 2))
     body = model.backbone
     hidden = body.block2(body.block1(images))
     hidden = mix.share * hidden + (1 - mix.share) * hidden[mix.partner]
     expected = model.head(body.block4(body.block3(hidden)).mean(dim=(2, 3)))
-    torch.testing.assert_close(found.embeddings, expected.detach(), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(output.embeddings, expected.detach(), atol=1e-12, rtol=1e-12)
     assert not any(module._forward_hooks for module in model.modules())
 
 
@@ -154,9 +154,9 @@ def trainer(model, steps=4, callbacks=(), settings=None, objective=None, **optio
     data = data.where(torch.arange(len(data)) < 90)
     sampler = kinfold.samplers.create("spc", data.labels, batch_size=16, per_class=4)
     objective = objective or contrastive()
-    made = build_optimizer(model, objective, settings or OptimizerConfig(name="sgd", lr=1.0, momentum=0.0))
+    optimizer = build_optimizer(model, objective, settings or OptimizerConfig(name="sgd", lr=1.0, momentum=0.0))
     batches = Batches(data, batch_sampler=sampler)
-    return Trainer(Step(model, objective), made, batches, sampler, steps=steps, callbacks=callbacks, **options)
+    return Trainer(Step(model, objective), optimizer, batches, sampler, steps=steps, callbacks=callbacks, **options)
 
 
 class Trunk(nn.Module):
@@ -172,24 +172,24 @@ class Trunk(nn.Module):
         return self.head(self.body(images).tanh())
 
 
-def test_the_backbone_rests_while_the_head_learns_alone():
-    model, seen = Trunk(), []
+def test_the_backbone_is_frozen_while_only_the_head_trains():
+    model, states = Trunk(), []
     start = copy.deepcopy(model.state_dict())
 
     def look(event):
-        seen.append(copy.deepcopy(model.state_dict()))
+        states.append(copy.deepcopy(model.state_dict()))
 
     # momentum and weight decay would move what has no gradient, if it were zero instead of absent
     settings = OptimizerConfig(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
     trainer(model, 5, [look], settings, head_only=3).fit()
     for number in range(3):
-        assert torch.equal(seen[number]["body.weight"], start["body.weight"])
-        assert not torch.equal(seen[number]["head.weight"], start["head.weight"])
-    assert not torch.equal(seen[3]["body.weight"], start["body.weight"])
+        assert torch.equal(states[number]["body.weight"], start["body.weight"])
+        assert not torch.equal(states[number]["head.weight"], start["head.weight"])
+    assert not torch.equal(states[3]["body.weight"], start["body.weight"])
 
 
 @pytest.mark.parametrize("head_only", [0, 1])
-def test_the_gradient_of_what_is_trained_is_clipped_to_the_norm(head_only):
+def test_the_gradient_of_trained_parameters_is_clipped_to_the_norm(head_only):
     def moved(clip):
         model = Trunk()
         start = copy.deepcopy(model.state_dict())
@@ -213,31 +213,31 @@ def test_a_loss_that_is_not_finite_ends_training_without_an_update(poison):
             with torch.no_grad():
                 model.head.bias[0] = poison
 
-    made = trainer(model, 6, [spoil], OptimizerConfig(name="adam", lr=0.1))
-    made.fit()
-    assert made.step_number == made.diverged == 2
+    stopped = trainer(model, 6, [spoil], OptimizerConfig(name="adam", lr=0.1))
+    stopped.fit()
+    assert stopped.step_number == stopped.diverged == 2
     # the other weights stay as they were when it happened
     assert all(bool(p.isfinite().all()) for name, p in model.named_parameters() if name != "head.bias")
-    assert int(made.optimizer.state_dict()["state"][0]["step"]) == 2
+    assert int(stopped.optimizer.state_dict()["state"][0]["step"]) == 2
     assert [event.kind for event in events] == ["step", "step", "step", "end"]
     assert not math.isfinite(events[2].values["loss"])
 
 
 @pytest.mark.parametrize("loss", ["histogram", "fastap", "quadruplet", "triplet", "margin"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_embeddings_that_are_not_finite_end_training_as_diverged_whatever_the_loss(loss, poison):
+def test_embeddings_that_are_not_finite_end_training_as_diverged_for_any_loss(loss, poison):
     model = Trunk()
 
     def spoil(event):
         with torch.no_grad():
             model.head.bias[0] = poison
 
-    made = trainer(model, 6, [spoil], objective=Objective(kinfold.losses.create(loss)))
-    made.fit()
-    assert made.step_number == made.diverged == 1
+    stopped = trainer(model, 6, [spoil], objective=Objective(kinfold.losses.create(loss)))
+    stopped.fit()
+    assert stopped.step_number == stopped.diverged == 1
 
 
-def test_a_run_that_diverged_ends_with_its_best_weights_and_says_why(tmp_path):
+def test_a_diverged_run_ends_with_its_best_weights_and_reports_the_reason(tmp_path):
     run = train(recipe(optimizer={"name": "sgd", "lr": 1e38}), tmp_path / "run", dataset=dataset())
     assert run.scores["ended"] == "the loss or the weights were not finite at step 1"
     assert run.scores["step"] == 0
@@ -245,22 +245,22 @@ def test_a_run_that_diverged_ends_with_its_best_weights_and_says_why(tmp_path):
     assert run.events[-1]["loss"] is None
 
 
-@pytest.mark.parametrize("variant", ["margin", "dropout", "gc", "micro-batch", "mixup", "pictures", "workers"])
+@pytest.mark.parametrize("variant", ["margin", "dropout", "gc", "micro-batch", "mixup", "images", "workers"])
 def test_training_neither_uses_nor_changes_global_random_states(variant, tmp_path):
-    found = []
+    states = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
         before = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
-        found.append(train(recipe(variant), tmp_path / f"{seed}", dataset=dataset(variant)).model().state_dict())
+        states.append(train(recipe(variant), tmp_path / f"{seed}", dataset=dataset(variant)).model().state_dict())
         after = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
         assert torch.equal(before[0], after[0])
         assert before[1:] == after[1:]
-    assert states_equal(dict(found[0]), dict(found[1]))
+    assert states_equal(dict(states[0]), dict(states[1]))
 
 
-def test_draws_of_a_step_depend_on_its_number_alone():
+def test_draws_of_a_step_depend_only_on_its_number():
     objective = mined_with_memory()
     draws = []
     for number in (4, 5, 4):
@@ -277,6 +277,6 @@ def test_lower_precision_gives_nearly_the_same_gradient(precision):
     Step(model, contrastive(), seed=1, precision=precision)(batch(dtype=torch.float32), 3)
     size = max(float(e.abs().max()) for e in expected)
     near = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 0.1}[precision]
-    for found, wanted in zip(model.parameters(), expected, strict=False):
-        assert found.grad.dtype == torch.float32
-        assert float((found.grad.double() - wanted).abs().max()) < near * size
+    for parameter, wanted in zip(model.parameters(), expected, strict=False):
+        assert parameter.grad.dtype == torch.float32
+        assert float((parameter.grad.double() - wanted).abs().max()) < near * size

@@ -12,15 +12,15 @@ import kinfold
 from kinfold.data import Rows, create_dataset
 from kinfold.training import Run, components, configure, splits
 from kinfold.training.loop.selection import Selection, is_better
-from tests.training.problems import feature_file, features, pictures, recipe
+from tests.training.problems import feature_file, features, images, recipe
 
 
-def trained(folder, changes=(), dataset=None, **tables):
+def train_run(folder, changes=(), dataset=None, **tables):
     return kinfold.train(recipe(**tables), folder, changes=changes, dataset=dataset or features())
 
 
-def test_training_makes_the_space_better_and_the_run_says_so(tmp_path):
-    run = trained(tmp_path / "run", ["training.steps=60", "model.init=random", "evaluation.every=20"])
+def test_training_improves_the_embedding_space_and_the_run_reports_it(tmp_path):
+    run = train_run(tmp_path / "run", ["training.steps=60", "model.init=random", "evaluation.every=20"])
     first, *_, last = [event for event in run.events if event["event"] == "evaluation"]
     assert first["step"] == 0
     assert last["step"] == 60
@@ -30,17 +30,17 @@ def test_training_makes_the_space_better_and_the_run_says_so(tmp_path):
     assert run.scores["test"]["map@r"] > before["map@r"]
 
 
-def test_the_scores_are_those_of_the_model_that_the_run_gives(tmp_path):
-    run = trained(tmp_path / "run")
+def test_the_scores_are_those_of_the_model_of_the_run(tmp_path):
+    run = train_run(tmp_path / "run")
     for split in ("validation", "test"):
         data = run.data(split)
-        found = kinfold.metrics.evaluate(run.embed(data), data.labels, metrics=["recall@1", "map@r"])
-        assert found == run.scores[split]
+        scores = kinfold.metrics.evaluate(run.embed(data), data.labels, metrics=["recall@1", "map@r"])
+        assert scores == run.scores[split]
     again = Run.open(tmp_path / "run", features())
     assert torch.equal(again.embed(data), run.embed(data))
 
 
-def test_classes_of_the_three_splits_have_nothing_in_common_and_labels_count_from_zero():
+def test_splits_share_no_classes_and_labels_count_from_zero():
     data = features()
     split = splits.split_classes(data, configure(recipe()).data)
     names = [set(part.classes) for part in (split.train, split.validation, split.test)]
@@ -52,18 +52,18 @@ def test_classes_of_the_three_splits_have_nothing_in_common_and_labels_count_fro
     assert set(other.validation.classes) != names[1]
 
 
-def test_the_best_step_on_validation_classes_is_what_the_run_ends_with(tmp_path):
+def test_the_run_ends_with_the_best_step_on_validation_classes(tmp_path):
     # steps so large that the space goes up and down
-    run = trained(tmp_path / "run", ["optimizer.lr=1.0", "evaluation.every=1", "training.steps=13"])
-    seen = {event["step"]: event["map@r"] for event in run.events if event["event"] == "evaluation"}
-    best = max(seen, key=lambda step: (seen[step], -step))
+    run = train_run(tmp_path / "run", ["optimizer.lr=1.0", "evaluation.every=1", "training.steps=13"])
+    evaluations = {event["step"]: event["map@r"] for event in run.events if event["event"] == "evaluation"}
+    best = max(evaluations, key=lambda step: (evaluations[step], -step))
     assert run.scores["step"] == best < 13
-    assert run.scores["validation"]["map@r"] == seen[best] > seen[13]
+    assert run.scores["validation"]["map@r"] == evaluations[best] > evaluations[13]
     assert run.scores["steps"] == 13
 
 
-def test_last_ends_with_the_last_step_and_holds_no_classes_out(tmp_path):
-    run = trained(tmp_path / "run", ["evaluation.selection=last", "data.validation=none", "optimizer.lr=10.0"])
+def test_selection_last_keeps_the_last_step_and_holds_no_classes_out(tmp_path):
+    run = train_run(tmp_path / "run", ["evaluation.selection=last", "data.validation=none", "optimizer.lr=10.0"])
     assert run.scores["step"] == run.scores["steps"] == 20
     assert "validation" not in run.scores
     assert len(run.data("train").classes) == 16
@@ -71,13 +71,13 @@ def test_last_ends_with_the_last_step_and_holds_no_classes_out(tmp_path):
         run.data("validation")
 
 
-def test_the_oracle_takes_the_best_of_every_metric_and_is_marked(tmp_path):
-    run = trained(tmp_path / "run", ["evaluation.selection=test-oracle", "data.validation=0"])
-    seen = [event for event in run.events if event["event"] == "evaluation"]
-    assert {event["split"] for event in seen} == {"test"}
+def test_the_oracle_takes_the_best_value_of_every_metric_and_is_marked(tmp_path):
+    run = train_run(tmp_path / "run", ["evaluation.selection=test-oracle", "data.validation=0"])
+    evaluations = [event for event in run.events if event["event"] == "evaluation"]
+    assert {event["split"] for event in evaluations} == {"test"}
     assert run.scores["inflated"] is True
     for name in ("recall@1", "map@r"):
-        assert run.scores["test"][name] == max(event[name] for event in seen)
+        assert run.scores["test"][name] == max(event[name] for event in evaluations)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_the_oracle_takes_the_best_of_every_metric_and_is_marked(tmp_path):
         (["evaluation.patience_after=1"], 200),
     ],
 )
-def test_patience_stops_no_run_before_its_least_steps_and_the_warmup(tmp_path, changes, steps):
-    given = ["optimizer.lr=0", "training.steps=200", "evaluation.patience=3", *changes]
-    run = trained(tmp_path / "run", given)
+def test_patience_stops_no_run_before_its_minimum_steps_and_the_warmup(tmp_path, changes, steps):
+    all_changes = ["optimizer.lr=0", "training.steps=200", "evaluation.patience=3", *changes]
+    run = train_run(tmp_path / "run", all_changes)
     assert run.scores["steps"] == steps
     assert run.scores["ended"] == ("all steps done" if steps == 200 else "no better value for too long")
 
 
-def test_patience_counts_from_the_best_step_on():
+def test_patience_counts_from_the_best_step():
     selection = Selection("validation", "map@r", patience=2, min_steps=40)
     stops = []
     for step, value in zip(range(0, 80, 10), (0.5, 0.4, 0.4, 0.6, 0.5, 0.7, 0.5, 0.5), strict=True):
@@ -106,20 +106,20 @@ def test_patience_counts_from_the_best_step_on():
     assert stops == [False] * 7 + [True]  # at 20 patience was over and the least steps were not
 
 
-def test_a_run_that_selects_the_start_says_so(tmp_path):
-    run = trained(tmp_path / "run", ["optimizer.lr=30", "optimizer.name=sgd"])
+def test_a_run_that_selects_the_start_is_marked(tmp_path):
+    run = train_run(tmp_path / "run", ["optimizer.lr=30", "optimizer.name=sgd"])
     assert run.scores["selected_start"] is True
     assert (run.scores["step"], run.scores["start"]["test"]) == (0, run.scores["test"])
-    untouched = trained(tmp_path / "none", ["training.steps=0"])
+    untouched = train_run(tmp_path / "none", ["training.steps=0"])
     assert untouched.scores["selected_start"] is False  # nothing was asked of it
     assert untouched.scores["start"]["test"] == untouched.scores["test"]
-    last = trained(tmp_path / "last", ["optimizer.lr=30", "optimizer.name=sgd", "evaluation.selection=last"])
+    last = train_run(tmp_path / "last", ["optimizer.lr=30", "optimizer.name=sgd", "evaluation.selection=last"])
     assert last.scores["selected_start"] is False
 
 
 @pytest.mark.parametrize("selection", ["validation", "last", "test-oracle"])
 def test_scores_of_the_start_are_those_of_the_weights_before_training(tmp_path, selection):
-    run = trained(tmp_path / "run", [f"evaluation.selection={selection}", "data.validation=0.25"])
+    run = train_run(tmp_path / "run", [f"evaluation.selection={selection}", "data.validation=0.25"])
     assert run.scores["selected_start"] is False
     for split, scores in run.scores["start"].items():
         data = run.data(split)
@@ -128,7 +128,7 @@ def test_scores_of_the_start_are_those_of_the_weights_before_training(tmp_path, 
     assert set(run.scores["start"]) == {"validation", "test"}
 
 
-def test_a_smaller_value_is_better_where_the_metric_says_so():
+def test_a_smaller_value_is_better_for_metrics_that_are_minimized():
     assert is_better("eer", 0.1, 0.2)
     assert not is_better("map@r", 0.1, 0.2)
     selection = Selection("validation", "eer")
@@ -142,13 +142,13 @@ def test_a_smaller_value_is_better_where_the_metric_says_so():
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
-    runs = [trained(tmp_path / f"{i}", [f"seed={seed}"]) for i, seed in enumerate([0, 0, 1])]
+    runs = [train_run(tmp_path / f"{i}", [f"seed={seed}"]) for i, seed in enumerate([0, 0, 1])]
     weights = [run.model().head.weight for run in runs]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_the_folder_holds_what_the_run_depends_on(tmp_path):
+def test_the_folder_holds_everything_that_the_run_depends_on(tmp_path):
     run = kinfold.train(recipe(data={"name": "features", "root": str(feature_file(tmp_path))}), tmp_path / "run")
     written = tomllib.loads((run.folder / "configuration.toml").read_text())
     assert written["model"]["backbone"] == "features"
@@ -162,40 +162,40 @@ def test_the_folder_holds_what_the_run_depends_on(tmp_path):
     assert Run.open(run.folder).model().head.weight.shape == (8, 12)
 
 
-def test_a_whole_epoch_is_what_the_sampler_says(tmp_path):
-    run = trained(tmp_path / "run", training={"epochs": 3}, evaluation={"every": 1000, "diagnose": "never"})
+def test_an_epoch_has_the_length_of_the_sampler(tmp_path):
+    run = train_run(tmp_path / "run", training={"epochs": 3}, evaluation={"every": 1000, "diagnose": "never"})
     batches = len(kinfold.samplers.create("spc", run.data("train").labels, batch_size=24, per_class=4))
     assert run.scores["steps"] == 3 * batches
 
 
 @pytest.mark.parametrize("name", kinfold.list("losses"))
 def test_every_loss_trains_by_its_name(name, tmp_path):
-    run = trained(tmp_path / "run", ["training.steps=3"], loss={"name": name})
+    run = train_run(tmp_path / "run", ["training.steps=3"], loss={"name": name})
     assert run.scores["ended"] == "all steps done"
     assert all(math.isfinite(event["loss"]) for event in run.events if event["event"] == "step")
 
 
 @pytest.mark.parametrize("name", kinfold.list("miners"))
 def test_every_miner_trains_by_its_name(name, tmp_path):
-    run = trained(tmp_path / "run", ["training.steps=3"], loss={"name": "contrastive"}, miner={"name": name})
+    run = train_run(tmp_path / "run", ["training.steps=3"], loss={"name": "contrastive"}, miner={"name": name})
     assert run.scores["steps"] == 3
 
 
 @pytest.mark.parametrize("name", kinfold.list("samplers"))
 def test_every_sampler_trains_by_its_name(name, tmp_path):
-    run = trained(tmp_path / "run", ["training.steps=6"], sampler={"name": name, "batch_size": 24})
+    run = train_run(tmp_path / "run", ["training.steps=6"], sampler={"name": name, "batch_size": 24})
     assert run.scores["steps"] == 6
 
 
 @pytest.mark.parametrize("loss", ["n-pair", "generalized-lifted", "angular"])
 def test_losses_on_raw_vectors_are_evaluated_by_euclidean_distance(loss, tmp_path):
-    run = trained(tmp_path / "run", ["training.steps=2"], loss={"name": loss})
+    run = train_run(tmp_path / "run", ["training.steps=2"], loss={"name": loss})
     assert run.distance == "euclidean"
 
 
 def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_classes(tmp_path):
-    given = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
-    assert components.build_objective(given, 12).loss.beta.shape == (12,)
+    config = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
+    assert components.build_objective(config, 12).loss.beta.shape == (12,)
     assert components.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
     assert components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
 
@@ -209,7 +209,7 @@ def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
             schedule={"name": "cosine", "warmup": 5},
         ),
         tmp_path / "run",
-        dataset=pictures(),
+        dataset=images(),
         changes=["model.backbone=conv4", "model.backbone_options={width = 16}", "data.name=table"],
         callbacks=[lambda event: rates.append(event.values) if event.kind == "step" else None],
     )
@@ -220,9 +220,9 @@ def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
     assert rates[-1]["lr-loss"] < 0.01
     from kinfold.training.loop.optimizers import build_parameter_groups
 
-    given = configure(recipe(loss={"name": "proxy-anchor"}, optimizer={"weight_decay": 0.5}))
-    made = build_parameter_groups(torch.nn.Linear(2, 2), components.build_objective(given, 3), given.optimizer)
-    assert [group["weight_decay"] for group in made] == [0.5, 0.0]
+    config = configure(recipe(loss={"name": "proxy-anchor"}, optimizer={"weight_decay": 0.5}))
+    groups = build_parameter_groups(torch.nn.Linear(2, 2), components.build_objective(config, 3), config.optimizer)
+    assert [group["weight_decay"] for group in groups] == [0.5, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -238,24 +238,24 @@ def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):
         (["evaluation.diagnose=always"], {}),
     ],
 )
-def test_every_way_of_training_comes_to_its_end(changes, tables, tmp_path):
-    run = trained(tmp_path / "run", changes, **tables)
+def test_every_training_option_trains_to_the_end(changes, tables, tmp_path):
+    run = train_run(tmp_path / "run", changes, **tables)
     assert run.scores["steps"] == 20
     assert run.scores["test"]["recall@1"] > 0.5
     if changes == ["evaluation.diagnose=always"]:
-        seen = [event for event in run.events if event["event"] == "evaluation"]
-        assert all(math.isfinite(event["train rho@2"]) for event in seen)
+        evaluations = [event for event in run.events if event["event"] == "evaluation"]
+        assert all(math.isfinite(event["train rho@2"]) for event in evaluations)
         assert set(run.scores["train_space"]) == {"rho@1", "rho@2", "density", "intra", "inter"}
 
 
 def test_a_memory_adds_the_loss_against_earlier_batches():
     embeddings = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     labels, ids = torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(6)
-    given = configure(recipe(memory={"size": 100, "start": 1, "weight": 0.5}))
-    objective = components.build_objective(given, 3)
+    config = configure(recipe(memory={"size": 100, "start": 1, "weight": 0.5}))
+    objective = components.build_objective(config, 3)
     plain = objective.loss(embeddings, labels)
     assert objective(embeddings, labels, ids, 0) == plain  # not yet
-    seen = objective.loss(
+    memory_loss = objective.loss(
         embeddings,
         labels,
         ids=ids,
@@ -263,7 +263,7 @@ def test_a_memory_adds_the_loss_against_earlier_batches():
         ref_labels=torch.cat([labels, labels]),
         ref_ids=torch.cat([ids, ids]),
     )
-    torch.testing.assert_close(objective(embeddings, labels, ids, 1), plain + 0.5 * seen)
+    torch.testing.assert_close(objective(embeddings, labels, ids, 1), plain + 0.5 * memory_loss)
 
 
 def test_queries_are_evaluated_against_their_gallery(tmp_path):
@@ -272,17 +272,17 @@ def test_queries_are_evaluated_against_their_gallery(tmp_path):
     data = create_dataset(
         "shop", data.items, data.labels.numpy(), data.split, role=np.where(data.split == "test", role, "")
     )
-    run = trained(tmp_path / "run", dataset=data)
+    run = train_run(tmp_path / "run", dataset=data)
     test = run.data("test")
-    found, query = run.embed(test), torch.from_numpy(test.role == "query")
+    embeddings, query = run.embed(test), torch.from_numpy(test.role == "query")
     expected = kinfold.metrics.evaluate(
-        found[query], test.labels[query], found[~query], test.labels[~query], metrics=["recall@1", "map@r"]
+        embeddings[query], test.labels[query], embeddings[~query], test.labels[~query], metrics=["recall@1", "map@r"]
     )
     assert run.scores["test"] == expected
 
 
 def test_data_without_test_classes_has_no_test_scores(tmp_path):
-    run = trained(tmp_path / "run", dataset=features(test=False))
+    run = train_run(tmp_path / "run", dataset=features(test=False))
     assert "test" not in run.scores
     assert run.scores["validation"]["recall@1"] > 0.5
 
@@ -290,7 +290,7 @@ def test_data_without_test_classes_has_no_test_scores(tmp_path):
 def test_a_loss_that_is_not_finite_ends_the_run_with_the_last_good_weights(tmp_path):
     x = np.full((96, 12), 1e30, dtype=np.float32) * np.random.default_rng(0).normal(size=(96, 12)).astype(np.float32)
     data = create_dataset("huge", Rows(x), np.repeat(np.arange(24), 4), np.repeat("train", 96))
-    run = trained(
+    run = train_run(
         tmp_path / "run",
         ["model.init=random", "evaluation.selection=last"],
         dataset=data,
@@ -301,7 +301,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_the_last_good_weights(tmp_p
     assert run.events[-1]["loss"] is None
 
 
-def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_path):
+def test_weights_that_are_not_finite_end_the_run_with_the_best_earlier_weights(tmp_path):
     class Ruin(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -313,22 +313,22 @@ def test_weights_that_are_not_finite_end_the_run_with_the_best_ones_before(tmp_p
 
     def ruin(event):
         if event.kind == "step" and event.step == 12:
-            loss = found["objective"].loss
-            found["objective"].compute_batch_loss = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
+            loss = captured["objective"].loss
+            captured["objective"].compute_batch_loss = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
 
-    found = {}
+    captured = {}
     from kinfold.distributed import World
     from kinfold.training.builder import RunBuilder
     from kinfold.training.launch import finish_run
     from kinfold.training.run_folder import RunFolder
 
-    work = RunBuilder(configure(recipe()), features(), World())
+    builder = RunBuilder(configure(recipe()), features(), World())
     folder = RunFolder(tmp_path / "run")
-    trainer = work.build_trainer(folder, [ruin])
-    found["objective"] = trainer.objective
+    trainer = builder.build_trainer(folder, [ruin])
+    captured["objective"] = trainer.objective
     folder.begin("", {})
     trainer.fit()
-    finish_run(work, trainer, folder)
+    finish_run(builder, trainer, folder)
     scores = json.loads(folder.scores.read_text())
     assert scores["ended"] == "the loss or the weights were not finite at step 13"
     assert scores["step"] <= 10
@@ -339,15 +339,15 @@ def test_tensorboard_gets_losses_and_scores(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = trained(tmp_path / "run", ["training.tensorboard=true"])
-    found = EventAccumulator(str(run.folder / "tensorboard"))
-    found.Reload()
-    assert {"train/loss", "train/lr-head", "validation/map@r"} <= set(found.Tags()["scalars"])
-    assert [entry.step for entry in found.Scalars("validation/map@r")] == [0, 10, 20]
+    run = train_run(tmp_path / "run", ["training.tensorboard=true"])
+    events = EventAccumulator(str(run.folder / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "train/lr-head", "validation/map@r"} <= set(events.Tags()["scalars"])
+    assert [entry.step for entry in events.Scalars("validation/map@r")] == [0, 10, 20]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (["data.validation=0"], "no validation classes.*do without: --set evaluation.selection=last$"),
         (
@@ -369,21 +369,21 @@ def test_tensorboard_gets_losses_and_scores(tmp_path):
         (["evaluation.metrics=['map@r', 'recal@1']"], "recall@"),
     ],
 )
-def test_what_cannot_be_trained_is_said_before_anything_is_written(changes, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        trained(tmp_path / "run", changes)
+def test_an_invalid_configuration_is_refused_before_anything_is_written(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train_run(tmp_path / "run", changes)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
-    run = trained(tmp_path / "run")
+def test_a_folder_with_files_is_never_overwritten(tmp_path):
+    run = train_run(tmp_path / "run")
     before = (run.folder / "scores.json").read_bytes()
     with pytest.raises(ValueError, match="is not empty: continue it with --resume"):
-        trained(tmp_path / "run")
+        train_run(tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="is not empty: choose another folder"):
-        trained(tmp_path / "other")
+        train_run(tmp_path / "other")
     assert (run.folder / "scores.json").read_bytes() == before
     assert kinfold.train(None, run.folder, resume=True, dataset=features()).scores == run.scores
     with pytest.raises(ValueError, match="keeps its own configuration"):
@@ -392,11 +392,11 @@ def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
         Run.open(tmp_path / "other")
 
 
-def test_training_leaves_the_global_random_state_alone(tmp_path):
+def test_training_does_not_change_the_global_random_state(tmp_path):
     torch.manual_seed(3)
     np.random.seed(3)
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    trained(
+    train_run(
         tmp_path / "run",
         ["model.head=mlp", "model.head_options={dropout = 0.5}"],
         loss={"name": "triplet"},

@@ -13,7 +13,7 @@ from tests.training.tiny import dataset, recipe
 NO_STEPS = {"training": {"steps": 0}, "evaluation": {"selection": "last"}}
 
 
-@pytest.fixture(scope="module", params=["margin", "pictures"])
+@pytest.fixture(scope="module", params=["margin", "images"])
 def first(request, tmp_path_factory):
     """(variant, a finished run)"""
     changes = {"training": {"steps": 4}, "evaluation": {"selection": "last"}}
@@ -44,7 +44,7 @@ def test_backbone_and_head_start_from_the_run(first, tmp_path):
     assert start["parts"] == ["backbone", "head"]
 
 
-def test_what_the_recipe_leaves_open_is_taken_from_the_run(first, tmp_path):
+def test_settings_that_the_recipe_leaves_open_come_from_the_run(first, tmp_path):
     variant, source = first
     tables = recipe(variant, **NO_STEPS)
     tables["model"] = {"weights": str(source.folder)}
@@ -54,7 +54,7 @@ def test_what_the_recipe_leaves_open_is_taken_from_the_run(first, tmp_path):
 
 
 @pytest.mark.parametrize("first", ["margin"], indirect=True)
-def test_a_run_of_which_nothing_fits_is_refused(tmp_path, first):
+def test_a_run_without_any_fitting_weights_is_refused(tmp_path, first):
     """Features have no backbone of their own."""
     variant, source = first
     with pytest.raises(ValueError, match=r"nothing of the run .* fits.*model.dim = 6"):
@@ -62,8 +62,8 @@ def test_a_run_of_which_nothing_fits_is_refused(tmp_path, first):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("first", ["pictures"], indirect=True)
-def test_a_head_of_another_shape_begins_anew_and_it_is_said(tmp_path, first):
+@pytest.mark.parametrize("first", ["images"], indirect=True)
+def test_a_head_of_another_shape_starts_fresh_with_a_warning(tmp_path, first):
     variant, source = first
     with pytest.warns(UserWarning, match="only the backbone starts from that run"):
         run = started(variant, tmp_path / "run", source, model={"dim": 5})
@@ -71,7 +71,7 @@ def test_a_head_of_another_shape_begins_anew_and_it_is_said(tmp_path, first):
     assert json.loads(run.run_folder.environment.read_text())["start"]["parts"] == ["backbone"]
 
 
-@pytest.mark.parametrize("first", ["pictures"], indirect=True)
+@pytest.mark.parametrize("first", ["images"], indirect=True)
 def test_another_backbone_is_refused(tmp_path, first):
     variant, source = first
     with pytest.raises(ValueError, match=r"the backbone of the run .* \(model.backbone = 'conv4'\) does not fit"):
@@ -79,14 +79,14 @@ def test_another_backbone_is_refused(tmp_path, first):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_a_folder_without_a_run_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     tables = recipe(model={"weights": str(tmp_path / "empty")})
     with pytest.raises(ValueError, match="is not the folder of a run"):
         train(tables, tmp_path / "run", dataset=dataset())
 
 
-def test_a_run_with_a_checkpoint_goes_on_without_the_run_it_started_from(tmp_path, first):
+def test_a_run_with_a_checkpoint_resumes_without_the_run_it_started_from(tmp_path, first):
     variant, source = first
     moved = tmp_path / "source"
     shutil.copytree(source.folder, moved)
@@ -100,7 +100,7 @@ def test_a_run_with_a_checkpoint_goes_on_without_the_run_it_started_from(tmp_pat
     assert same_weights(run, whole)
 
 
-def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights(tmp_path, first):
+def test_a_run_without_a_checkpoint_does_not_start_from_other_weights(tmp_path, first):
     variant, source = first
     moved = tmp_path / "source"
     shutil.copytree(source.folder, moved)

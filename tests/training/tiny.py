@@ -11,7 +11,7 @@ from kinfold.training.config.parsing import to_toml
 
 STEPS = 24
 
-# what differs from `recipe()`, by table; "pictures" trains on small images instead of features
+# what differs from `recipe()`, by table; "images" trains on small images instead of features
 VARIANTS = {
     "margin": {},
     "beta per class": {"loss": {"name": "margin", "num_classes": "auto"}, "optimizer": {"loss_lr": 0.1}},
@@ -40,14 +40,14 @@ VARIANTS = {
         "schedule": {"name": "cosine", "warmup": 4},
     },
     "rmsprop": {"optimizer": {"name": "rmsprop"}},
-    "pictures": {
-        "pictures": True,
+    "images": {
+        "images": True,
         "loss": {"name": "multi-similarity"},
         "miner": None,
         "training": {"head_only": 3},
         "mixup": {"layers": ["input", "block2"]},
     },
-    "workers": {"pictures": True, "data": {"workers": 2}, "training": {"steps": 12}},
+    "workers": {"images": True, "data": {"workers": 2}, "training": {"steps": 12}},
 }
 
 
@@ -64,7 +64,7 @@ def recipe(variant: str = "margin", **changes: dict) -> dict:
     }
     for change in (VARIANTS[variant], changes):
         for table, values in change.items():
-            if table == "pictures":
+            if table == "images":
                 tables["model"] |= {"backbone": "conv4", "backbone_options": {"width": 8}}
             elif values is None:
                 tables.pop(table)
@@ -76,13 +76,13 @@ def recipe(variant: str = "margin", **changes: dict) -> dict:
 
 
 def dataset(variant: str = "margin") -> Dataset:
-    """20 classes of 9 items, of which 5 classes are for testing: features, or grey images that need a transform."""
+    """20 classes of 9 items, of which 5 classes are for testing: features, or gray images that need a transform."""
     source = np.random.default_rng(0)
     labels = np.repeat(np.arange(20), 9)
     split = np.where(labels < 15, "train", "test")
-    if VARIANTS[variant].get("pictures"):
-        centres = source.uniform(0, 255, size=(20, 12, 12))
-        items = (0.5 * centres[labels] + source.uniform(0, 127, size=(len(labels), 12, 12))).astype(np.uint8)
+    if VARIANTS[variant].get("images"):
+        centers = source.uniform(0, 255, size=(20, 12, 12))
+        items = (0.5 * centers[labels] + source.uniform(0, 127, size=(len(labels), 12, 12))).astype(np.uint8)
     else:
         items = (source.normal(size=(20, 10))[labels] + source.normal(size=(len(labels), 10))).astype(np.float32)
     return create_dataset("tiny", Rows(items), labels, split)
@@ -129,5 +129,5 @@ def final_state(run: Path) -> dict:
 
 def lines(run: Path) -> list[dict]:
     """What was logged, without the times."""
-    found = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in found]
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in events]
