@@ -157,11 +157,11 @@ def test_the_gallery_is_embedded_again_only_when_weights_or_images_change(tmp_pa
     embedded = []
     embed = Run.embed
 
-    def counting(self, dataset, progress=None):
+    def embed_and_count(self, dataset, progress=None):
         embedded.append(len(dataset))
         return embed(self, dataset, progress)
 
-    monkeypatch.setattr(Run, "embed", counting)
+    monkeypatch.setattr(Run, "embed", embed_and_count)
     first = search(capsys, monkeypatch, run_folder, "#3")
     assert embedded == [first["items"]]
     assert search(capsys, monkeypatch, run_folder, "#3") == first

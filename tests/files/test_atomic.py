@@ -1,5 +1,6 @@
 """A file is written completely or not at all, and the error of the disk is shown."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from kinfold.files.atomic import remove_unfinished, write_atomic, write_text
+from kinfold.files.atomic import remove_unfinished, write_atomic, write_json, write_text
 from tests.files.victims import victim_is_unchanged
 
 
@@ -75,3 +76,51 @@ def test_an_archive_that_does_not_fit_names_the_disk(tmp_path):
     )
     assert f"OSError: cannot write {tmp_path / 'a.npz'}: File too large" in process.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_writing_replaces_the_file_and_leaves_no_temporary_file(tmp_path):
+    for value in ("one", "two"):
+        write_text(tmp_path / "a.txt", value)
+        write_json(tmp_path / "b.json", {"value": value, "ü": [1.5, None]})
+    assert (tmp_path / "a.txt").read_text() == "two"
+    assert json.loads((tmp_path / "b.json").read_bytes()) == {"value": "two", "ü": [1.5, None]}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.json"}
+
+
+@pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
+def test_a_failed_write_keeps_the_old_file_and_reports_it(broken, tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "before")
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    if broken != "write":
+        monkeypatch.setattr(os, broken, full)
+    with pytest.raises(OSError, match=r"cannot write .*a.txt: No space left on device; what was there before is kept"):
+        write_atomic(path, full if broken == "write" else lambda file: file.write(b"after"))
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_an_interrupt_while_writing_is_raised_and_leaves_no_temporary_file(tmp_path):
+    def interrupted(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomic(tmp_path / "a.txt", interrupted)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_system_that_cannot_sync_folders_is_accepted(tmp_path, monkeypatch):
+    plain = os.fsync
+
+    def only_files(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(22, "Invalid argument")
+        plain(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    write_text(tmp_path / "a.txt", "there")
+    assert (tmp_path / "a.txt").read_text() == "there"

@@ -74,7 +74,7 @@ class Torn:
         self._file.write(content[len(content) // 2 :])
 
 
-def forked(work) -> int:
+def fork(work) -> int:
     """The process id of a child that does this work and ends."""
     child = os.fork()
     if child:
@@ -87,12 +87,12 @@ def forked(work) -> int:
     os._exit(0)
 
 
-def ended(child: int) -> int:
+def wait_for_exit(child: int) -> int:
     """What a child ended with: its exit code, or minus the signal that killed it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def go_on(variant: str, folder: Path, changes: dict) -> None:
+def start_or_resume(variant: str, folder: Path, changes: dict) -> None:
     """Begin, or go on from wherever a kill left it."""
     try:
         if RunFolder(folder).begun:
@@ -103,8 +103,8 @@ def go_on(variant: str, folder: Path, changes: dict) -> None:
         os._exit(128 + stopped.signal)
 
 
-def compared(variant: str, folder: Path, expected: Path, changes: dict) -> dict:
-    code = ended(forked(lambda: go_on(variant, folder, changes)))
+def resume_and_compare(variant: str, folder: Path, expected: Path, changes: dict) -> dict:
+    code = wait_for_exit(fork(lambda: start_or_resume(variant, folder, changes)))
     return {"resumed": code, "difference": difference(folder, expected) if code == 0 else "all of it"}
 
 
@@ -115,22 +115,22 @@ def at_calls(below: Path, every: int, variant: str) -> list[dict]:
     def count() -> None:
         killer = Killer(expected, None)
         killer.arm()
-        go_on(variant, expected, changes)
+        start_or_resume(variant, expected, changes)
         (below / "moments.json").write_text(json.dumps(killer.moments))
 
-    assert ended(forked(count)) == 0
+    assert wait_for_exit(fork(count)) == 0
     results = []
     moments = json.loads((below / "moments.json").read_text())
     for number in range(0, len(moments), every):
         folder = below / f"killed-{number}"
 
-        def killed(folder: Path = folder, number: int = number) -> None:
+        def run_until_killed(folder: Path = folder, number: int = number) -> None:
             Killer(folder, number).arm()
-            go_on(variant, folder, changes)
+            start_or_resume(variant, folder, changes)
 
-        code = ended(forked(killed))
+        code = wait_for_exit(fork(run_until_killed))
         results.append({"moment": f"{number}: {moments[number]}", "ended": code})
-        results[-1] |= compared(variant, folder, expected, changes)
+        results[-1] |= resume_and_compare(variant, folder, expected, changes)
     return results
 
 
@@ -138,21 +138,21 @@ def at_times(below: Path, seed: int, variant: str) -> list[dict]:
     source = random.Random(seed)
     expected, folder = below / "expected", below / "killed"
     start = time.monotonic()
-    assert ended(forked(lambda: go_on(variant, expected, {}))) == 0
+    assert wait_for_exit(fork(lambda: start_or_resume(variant, expected, {}))) == 0
     whole = time.monotonic() - start
     results = []
     while len(results) < 3:
-        child = forked(lambda: go_on(variant, folder, {}))
+        child = fork(lambda: start_or_resume(variant, folder, {}))
         wait = source.uniform(0, 0.7) * whole
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
-        code = ended(child)
+        code = wait_for_exit(child)
         if code == 0 and not results:  # `whole` was measured on a busier machine: nothing was killed, start again
             shutil.rmtree(folder)
             whole /= 2
             continue
         results.append({"moment": f"after {wait:.3f} of {whole:.3f} s", "ended": code})
-    results[-1] |= compared(variant, folder, expected, {})
+    results[-1] |= resume_and_compare(variant, folder, expected, {})
     return results
 
 
@@ -160,7 +160,7 @@ def by_signals(below: Path, seed: int, variant: str) -> list[dict]:
     """To the whole group, as a terminal or a scheduler sends it, each at a random step."""
     source = random.Random(seed)
     expected = below / "expected"
-    assert ended(forked(lambda: go_on(variant, expected, {}))) == 0
+    assert wait_for_exit(fork(lambda: start_or_resume(variant, expected, {}))) == 0
     results = []
     for number in (signal.SIGTERM, signal.SIGINT):
         folder, step = below / f"stopped-{number}", source.randint(1, 11)
@@ -179,15 +179,15 @@ def by_signals(below: Path, seed: int, variant: str) -> list[dict]:
             except Stopped as stopped:
                 os._exit(128 + stopped.signal)
 
-        child = forked(stopped)
+        child = fork(stopped)
         os.close(tell)
         os.read(ready, 1)
         # from here: workers take a signal of their own parent's for its wish to end them
         os.killpg(child, number)
-        code = ended(child)
+        code = wait_for_exit(child)
         saved = [int(path.stem) for path in (folder / "checkpoints").glob("*.safetensors")]
         results.append({"moment": f"signal {number}", "ended": code, "step": step, "saved": max(saved, default=None)})
-        results[-1] |= compared(variant, folder, expected, {})
+        results[-1] |= resume_and_compare(variant, folder, expected, {})
     return results
 
 

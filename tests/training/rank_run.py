@@ -115,7 +115,7 @@ class LocalGradientGather(World):
         return torch.cat([together[:start], rows, together[start + rows.shape[0] :]])
 
 
-def mixed(ranks, sizes):
+def compare_mixup(ranks, sizes):
     """The gradient of a mixed batch of several ranks, and that of its definition in one process."""
     batch, gradients = whole_batch(size=sum(sizes)), {}
     draws = [
@@ -178,7 +178,7 @@ def steps(ranks):
     report["float32"] = {name: compare(create, ranks, sizes, torch.float32) for name, create in objectives()}
     proxies = lambda: Objective(make("proxy-anchor", dim=DIM))  # noqa: E731
     report["local gradient"] = compare(proxies, LocalGradientGather(ranks.rank, ranks.size), sizes, steps=1)
-    report["mixup"] = mixed(ranks, sizes)
+    report["mixup"] = compare_mixup(ranks, sizes)
     report["batch norm in micro-batches"] = run_micro_batches_with_batch_norm(ranks, [5, *[4] * (ranks.size - 1)])
     report["few items"] = few_items(ranks)
     return report

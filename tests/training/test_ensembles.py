@@ -16,7 +16,7 @@ from tests import torchrun
 from tests.problems import LOSSES
 from tests.training import ensembles, tiny
 from tests.training.ensembles import INDEPENDENT, RELATIONAL
-from tests.training.test_resume import BrokenOffError, raising
+from tests.training.test_resume import SimulatedCrashError, crash_at
 
 
 def run(folder, changes, **more):
@@ -91,8 +91,8 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(name, tmp_path):
     train(tables, tmp_path / "expected", dataset=data)
     for step in (3, 17):
         folder = tmp_path / f"broken-{step}"
-        with pytest.raises(BrokenOffError):
-            train(tables, folder, dataset=data, callbacks=[raising(step)])
+        with pytest.raises(SimulatedCrashError):
+            train(tables, folder, dataset=data, callbacks=[crash_at(step)])
         train(folder=folder, resume=True, dataset=data)
         assert tiny.difference(folder, tmp_path / "expected") == ""
     torch.set_num_threads(before)

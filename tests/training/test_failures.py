@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-class BrokenOffError(Exception):
+class SimulatedCrashError(Exception):
     pass
 
 
@@ -28,7 +28,7 @@ def run(folder, *callbacks):
     return train(recipe(), folder, dataset=dataset(), callbacks=callbacks)
 
 
-def go_on(folder):
+def resume_run(folder):
     return train(folder=folder, resume=True, dataset=dataset())
 
 
@@ -40,8 +40,8 @@ def at_step(step, action):
     return callback
 
 
-def break_off():
-    raise BrokenOffError
+def crash():
+    raise SimulatedCrashError
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +50,17 @@ def expected(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def broken_off(tmp_path_factory):
+def crashed_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken") / "run"
-    with pytest.raises(BrokenOffError):
-        run(folder, at_step(15, break_off))
+    with pytest.raises(SimulatedCrashError):
+        run(folder, at_step(15, crash))
     return folder
 
 
 @pytest.fixture
-def stopped(broken_off, tmp_path):
+def stopped(crashed_folder, tmp_path):
     """A run that broke off at step 15, with checkpoints of steps 8 and 12."""
-    shutil.copytree(broken_off, tmp_path / "run")
+    shutil.copytree(crashed_folder, tmp_path / "run")
     return RunFolder(tmp_path / "run")
 
 
@@ -95,7 +95,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_can_be_used(damage,
         path.write_bytes(damage(path.read_bytes()))
     before = {file.name: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
     with pytest.raises(ValueError, match=r"the last checkpoint cannot be used") as error:
-        go_on(stopped.path)
+        resume_run(stopped.path)
     assert str(path) in message(error)
     assert ("missing" if damage is None else "damaged") in message(error)
     assert before == {file.name: file.read_bytes() for file in stopped.path.rglob("*") if file.is_file()}
@@ -104,17 +104,17 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_can_be_used(damage,
     listed = stopped.checkpoints / "list.json"
     assert str(listed) in message(error)
     listed.write_text(json.dumps(json.loads(listed.read_text())[:-1]))
-    go_on(stopped.path)
+    resume_run(stopped.path)
     assert difference(stopped.path, expected) == ""
 
 
 def test_without_an_earlier_checkpoint_the_error_says_to_start_again(tmp_path):
-    with pytest.raises(BrokenOffError):
-        run(tmp_path / "run", at_step(6, break_off))
+    with pytest.raises(SimulatedCrashError):
+        run(tmp_path / "run", at_step(6, crash))
     path = tmp_path / "run" / "checkpoints" / "000000004.safetensors"
     path.write_bytes(flip(path.read_bytes()))
     with pytest.raises(ValueError, match=r"000000004.*There is no earlier one: start the run again in another folder"):
-        go_on(tmp_path / "run")
+        resume_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_list_is_named_and_can_be_deleted(content, stopped,
     listed = stopped.checkpoints / "list.json"
     listed.write_bytes(content)
     with pytest.raises(ValueError, match="Delete it to continue from the newest checkpoint beside it") as error:
-        go_on(stopped.path)
+        resume_run(stopped.path)
     assert f"{listed} is damaged" in message(error)
     assert newest(stopped).exists()
     # follow the advice of the message
@@ -140,7 +140,7 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
     with open(stopped.log, "a") as file:
         file.write('{"event": "step", "st')
     assert stopped.read_events()[-1]["step"] == 15  # what can be read of it
-    go_on(stopped.path)
+    resume_run(stopped.path)
     changed, whole = (read_state(folder.model) for folder in (stopped, RunFolder(expected)))
     assert states_equal(changed, whole)
 
@@ -148,14 +148,14 @@ def test_an_incomplete_log_or_damaged_best_weights_change_nothing(stopped, expec
 def test_partial_files_of_a_killed_process_are_deleted(stopped, expected):
     for name in (".scores.json.123.tmp", "checkpoints/.000000016.safetensors.123.tmp"):
         (stopped.path / name).write_bytes(b"half")
-    go_on(stopped.path)
+    resume_run(stopped.path)
     assert difference(stopped.path, expected) == ""
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(ValueError, match=r"is not the folder of a run: it has no configuration.toml"):
-            go_on(folder)
+            resume_run(folder)
 
 
 def test_a_run_does_not_start_in_a_folder_with_files(stopped, tmp_path):
@@ -214,7 +214,7 @@ def test_a_failed_checkpoint_write_keeps_the_previous_checkpoint(tmp_path, expec
     assert "resume" in message(error)
     assert RunFolder(folder).read_last_state()["done"] == 8
     assert not [*folder.rglob("*.tmp")]
-    go_on(folder)
+    resume_run(folder)
     assert difference(folder, expected) == ""
 
 
@@ -234,7 +234,7 @@ def test_a_full_disk_at_any_write_keeps_a_state_to_resume_from(failing, tmp_path
         run(folder)
     monkeypatch.undo()
     assert RunFolder(folder).begun
-    go_on(folder)
+    resume_run(folder)
     assert difference(folder, expected) == ""
 
 

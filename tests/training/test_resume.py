@@ -23,19 +23,19 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
-class BrokenOffError(Exception):
+class SimulatedCrashError(Exception):
     pass
 
 
-def raising(step):
+def crash_at(step):
     def callback(event):
         if event.kind == "step" and event.step == step:
-            raise BrokenOffError
+            raise SimulatedCrashError
 
     return callback
 
 
-def signalling(kind, step, number):
+def signal_at(kind, step, number):
     def callback(event):
         if event.kind == kind and event.step == step:
             os.kill(os.getpid(), number)
@@ -47,7 +47,7 @@ def run(variant, folder, *callbacks, **changes):
     return train(recipe(variant, **changes), folder, dataset=dataset(variant), callbacks=callbacks)
 
 
-def go_on(variant, folder, *callbacks):
+def resume_run(variant, folder, *callbacks):
     return train(folder=folder, resume=True, dataset=dataset(variant), callbacks=callbacks)
 
 
@@ -73,9 +73,9 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(variant, tmp_path):
     print(f"random seed {seed}")
     for step in random.Random(seed).sample(range(1, alone.scores["steps"] + 1), 2):
         folder = tmp_path / f"broken-{step}"
-        with pytest.raises(BrokenOffError):
-            run(variant, folder, raising(step))
-        go_on(variant, folder)
+        with pytest.raises(SimulatedCrashError):
+            run(variant, folder, crash_at(step))
+        resume_run(variant, folder)
         assert difference(folder, alone.folder) == "", f"broken off at step {step}"
 
 
@@ -95,12 +95,12 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(variant, tmp_path):
 )
 def test_a_resume_without_one_part_of_the_state_is_detected(part, variant, tmp_path, monkeypatch):
     run(variant, tmp_path / "expected")
-    with pytest.raises(BrokenOffError):
-        run(variant, tmp_path / "broken", raising(5))
+    with pytest.raises(SimulatedCrashError):
+        run(variant, tmp_path / "broken", crash_at(5))
     load = Trainer.load_state_dict
     forgetful = lambda trainer, state: load(trainer, {**state, part: trainer.state_dict()[part]})  # noqa: E731
     monkeypatch.setattr(Trainer, "load_state_dict", forgetful)
-    go_on(variant, tmp_path / "broken")
+    resume_run(variant, tmp_path / "broken")
     assert difference(tmp_path / "broken", tmp_path / "expected") != ""
 
 
@@ -110,7 +110,7 @@ def test_another_seed_gives_another_run(expected, tmp_path):
     assert difference(tmp_path / "other", expected) == "model.safetensors"
 
 
-def ended_by_signals(folder, how, number, *variants):
+def run_and_kill(folder, how, number, *variants):
     command = [sys.executable, "-m", "tests.training.kill_run", str(folder), how, str(number), *variants]
     process = subprocess.run(command, cwd=ROOT, env=ONE_THREAD, capture_output=True, text=True, timeout=900)
     assert process.returncode == 0, process.stderr[-3000:]
@@ -118,7 +118,7 @@ def ended_by_signals(folder, how, number, *variants):
 
 
 def check_every_call(folder, every, *variants):
-    results, errors = ended_by_signals(folder, "calls", every, *variants)
+    results, errors = run_and_kill(folder, "calls", every, *variants)
     for variant in variants:
         assert len(results[variant]) > 60 / every
         kinds = {result["moment"].split()[1] for result in results[variant]}
@@ -140,7 +140,7 @@ def test_a_run_killed_before_every_write_can_be_resumed(tmp_path):
 def check_random_kills(folder, *variants):
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
-    results, errors = ended_by_signals(folder, "times", seed, *variants)
+    results, errors = run_and_kill(folder, "times", seed, *variants)
     for variant in variants:
         last = results[variant][-1]
         assert (last["resumed"], last["difference"]) == (0, ""), (seed, variant, results[variant], errors)
@@ -162,7 +162,7 @@ def test_every_variant_killed_three_times_at_random_can_be_resumed(tmp_path):
 def test_signals_that_reach_the_workers_too_save_and_end_the_run(tmp_path):
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
-    results, errors = ended_by_signals(tmp_path, "signals", seed, "workers")
+    results, errors = run_and_kill(tmp_path, "signals", seed, "workers")
     assert [result["ended"] for result in results["workers"]] == [143, 130], (results, errors)
     for result in results["workers"]:
         assert result["saved"] == result["step"], (result, errors)
@@ -175,20 +175,20 @@ def test_a_signal_saves_at_once_and_the_run_resumes_there(number, kind, step, ex
     before = [signal.getsignal(each) for each in (*SIGNALS, signal.SIGCHLD)]
     folder = tmp_path / "stopped"
     with pytest.raises(Stopped, match=f"stopped at step {step}") as stopped:
-        run("margin", folder, signalling(kind, step, number))
+        run("margin", folder, signal_at(kind, step, number))
     assert (stopped.value.signal, stopped.value.step) == (number, step)
     assert RunFolder(folder).read_last_state()["done"] == step
     assert not RunFolder(folder).finished
     assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGCHLD)] == before
-    go_on("margin", folder)
+    resume_run("margin", folder)
     assert difference(folder, expected) == ""
 
 
 def test_a_run_stopped_before_the_first_step_counts_its_evaluation_once(tmp_path):
     run("early stop", tmp_path / "expected")
     with pytest.raises(Stopped):
-        run("early stop", tmp_path / "stopped", signalling("evaluation", 0, signal.SIGTERM))
-    go_on("early stop", tmp_path / "stopped")
+        run("early stop", tmp_path / "stopped", signal_at("evaluation", 0, signal.SIGTERM))
+    resume_run("early stop", tmp_path / "stopped")
     assert difference(tmp_path / "stopped", tmp_path / "expected") == ""
 
 
@@ -205,7 +205,7 @@ def test_an_evaluation_whose_workers_get_the_signal_too_stops_without_an_error(e
     monkeypatch.setattr(RunBuilder, "compute_metrics", broken)
     with pytest.raises(Stopped, match="stopped at step 8"):
         run("margin", tmp_path / "stopped")
-    go_on("margin", tmp_path / "stopped")
+    resume_run("margin", tmp_path / "stopped")
     assert difference(tmp_path / "stopped", expected) == ""
 
 
@@ -241,14 +241,14 @@ def test_means_in_the_log_do_not_depend_on_where_the_run_was_stopped(tmp_path):
     often = {"training": {"log_every": 7}}
     run("margin", tmp_path / "expected", **often)
     with pytest.raises(Stopped):
-        run("margin", tmp_path / "stopped", signalling("step", 9, signal.SIGTERM), **often)
-    go_on("margin", tmp_path / "stopped")
+        run("margin", tmp_path / "stopped", signal_at("step", 9, signal.SIGTERM), **often)
+    resume_run("margin", tmp_path / "stopped")
     assert lines(tmp_path / "stopped") == lines(tmp_path / "expected")
 
 
 def test_a_finished_run_is_returned_unchanged(expected):
     before = {path: path.stat().st_mtime_ns for path in expected.rglob("*")}
-    assert go_on("margin", expected).scores["steps"] == 24
+    assert resume_run("margin", expected).scores["steps"] == 24
     assert {path: path.stat().st_mtime_ns for path in expected.rglob("*")} == before
 
 
@@ -293,11 +293,11 @@ def test_a_command_that_gets_signals_can_be_resumed(numbers, tmp_path):
 @pytest.mark.parametrize("changed", [{}, {"ranks": 2}, {"packages": {"torch": "1.0"}}])
 def test_resuming_in_another_environment_warns_and_is_recorded(tmp_path, changed, recwarn):
     with pytest.raises(Stopped):
-        run("margin", tmp_path / "run", signalling("step", 5, signal.SIGTERM))
+        run("margin", tmp_path / "run", signal_at("step", 5, signal.SIGTERM))
     environment = tmp_path / "run" / "environment.json"
     about = {**json.loads(environment.read_text()), **changed}
     environment.write_text(json.dumps(about))
-    go_on("margin", tmp_path / "run")
+    resume_run("margin", tmp_path / "run")
     warned = [
         str(warning.message) for warning in recwarn if "is resumed in another environment" in str(warning.message)
     ]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kinfold.training import Run, Stopped, train
-from tests.training.test_resume import signalling
+from tests.training.test_resume import signal_at
 from tests.training.tiny import dataset, recipe
 
 NO_STEPS = {"training": {"steps": 0}, "evaluation": {"selection": "last"}}
@@ -21,7 +21,7 @@ def first(request, tmp_path_factory):
     return request.param, train(recipe(request.param, **changes), folder, dataset=dataset(request.param))
 
 
-def started(variant, folder, source, **changes):
+def train_from(variant, folder, source, **changes):
     """A run without a step, so that its weights are those it started from."""
     tables = recipe(variant, **{**NO_STEPS, **changes})
     tables["model"]["weights"] = str(source.folder)
@@ -35,7 +35,7 @@ def same_weights(a, b, part=""):
 
 def test_backbone_and_head_start_from_the_run(first, tmp_path):
     variant, source = first
-    run = started(variant, tmp_path / "run", source)
+    run = train_from(variant, tmp_path / "run", source)
     assert same_weights(run, source)
     assert run.config.model.weights == str(source.folder)
     start = json.loads(run.run_folder.environment.read_text())["start"]
@@ -58,7 +58,7 @@ def test_a_run_without_any_fitting_weights_is_refused(tmp_path, first):
     """Features have no backbone of their own."""
     variant, source = first
     with pytest.raises(ValueError, match=r"nothing of the run .* fits.*model.dim = 6"):
-        started(variant, tmp_path / "run", source, model={"dim": 5})
+        train_from(variant, tmp_path / "run", source, model={"dim": 5})
     assert not (tmp_path / "run").exists()
 
 
@@ -66,7 +66,7 @@ def test_a_run_without_any_fitting_weights_is_refused(tmp_path, first):
 def test_a_head_of_another_shape_starts_fresh_with_a_warning(tmp_path, first):
     variant, source = first
     with pytest.warns(UserWarning, match="only the backbone starts from that run"):
-        run = started(variant, tmp_path / "run", source, model={"dim": 5})
+        run = train_from(variant, tmp_path / "run", source, model={"dim": 5})
     assert same_weights(run, source, "backbone.")
     assert json.loads(run.run_folder.environment.read_text())["start"]["parts"] == ["backbone"]
 
@@ -75,7 +75,7 @@ def test_a_head_of_another_shape_starts_fresh_with_a_warning(tmp_path, first):
 def test_another_backbone_is_refused(tmp_path, first):
     variant, source = first
     with pytest.raises(ValueError, match=r"the backbone of the run .* \(model.backbone = 'conv4'\) does not fit"):
-        started(variant, tmp_path / "run", source, model={"backbone_options": {"width": 16}})
+        train_from(variant, tmp_path / "run", source, model={"backbone_options": {"width": 16}})
     assert not (tmp_path / "run").exists()
 
 
@@ -94,7 +94,7 @@ def test_a_run_with_a_checkpoint_resumes_without_the_run_it_started_from(tmp_pat
     tables["model"]["weights"] = str(moved)
     whole = train(tables, tmp_path / "whole", dataset=dataset(variant))
     with pytest.raises(Stopped):
-        train(tables, tmp_path / "run", dataset=dataset(variant), callbacks=[signalling("step", 5, 15)])
+        train(tables, tmp_path / "run", dataset=dataset(variant), callbacks=[signal_at("step", 5, 15)])
     shutil.rmtree(moved)
     run = train(folder=tmp_path / "run", resume=True, dataset=dataset(variant))
     assert same_weights(run, whole)
@@ -104,7 +104,7 @@ def test_a_run_without_a_checkpoint_does_not_start_from_other_weights(tmp_path, 
     variant, source = first
     moved = tmp_path / "source"
     shutil.copytree(source.folder, moved)
-    run = started(variant, tmp_path / "run", Run.open(moved))
+    run = train_from(variant, tmp_path / "run", Run.open(moved))
     run.run_folder.scores.unlink()
     run.run_folder.model.unlink()
     shutil.rmtree(run.run_folder.checkpoints)

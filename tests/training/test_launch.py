@@ -1,4 +1,4 @@
-"""A run from a recipe: what is trained, what is selected, what is written, what is said when it cannot be."""
+"""Training from a recipe: what is trained, selected and written, and the errors of invalid recipes."""
 
 import json
 import math
@@ -10,8 +10,7 @@ import torch
 
 import kinfold
 from kinfold.data import Rows, create_dataset
-from kinfold.training import Run, components, configure, splits
-from kinfold.training.loop.selection import Selection, is_better
+from kinfold.training import Run, components, configure
 from tests.training.problems import feature_file, features, images, recipe
 
 
@@ -40,20 +39,8 @@ def test_the_scores_are_those_of_the_model_of_the_run(tmp_path):
     assert torch.equal(again.embed(data), run.embed(data))
 
 
-def test_splits_share_no_classes_and_labels_count_from_zero():
-    data = features()
-    split = splits.split_classes(data, configure(recipe()).data)
-    names = [set(part.classes) for part in (split.train, split.validation, split.test)]
-    assert [len(part) for part in names] == [12, 4, 8]
-    assert sum(map(len, names)) == len(set.union(*names)) == len(data.classes)
-    for part in (split.train, split.validation, split.test):
-        assert sorted(set(part.labels.tolist())) == [*range(len(part.classes))]
-    other = splits.split_classes(data, configure(recipe(), ["data.split_seed=1"]).data)
-    assert set(other.validation.classes) != names[1]
-
-
 def test_the_run_ends_with_the_best_step_on_validation_classes(tmp_path):
-    # steps so large that the space goes up and down
+    # steps so large that the scores go up and down
     run = train_run(tmp_path / "run", ["optimizer.lr=1.0", "evaluation.every=1", "training.steps=13"])
     evaluations = {event["step"]: event["map@r"] for event in run.events if event["event"] == "evaluation"}
     best = max(evaluations, key=lambda step: (evaluations[step], -step))
@@ -85,7 +72,7 @@ def test_the_oracle_takes_the_best_value_of_every_metric_and_is_marked(tmp_path)
     [
         (["evaluation.patience_after=0"], 30),
         (["evaluation.patience_after=0.25"], 50),
-        ([], 100),  # half of the steps, where nothing else is said
+        ([], 100),  # half of the steps by default
         (["evaluation.patience_after=0", "schedule.warmup=61"], 70),
         (["evaluation.patience_after=1"], 200),
     ],
@@ -97,21 +84,12 @@ def test_patience_stops_no_run_before_its_minimum_steps_and_the_warmup(tmp_path,
     assert run.scores["ended"] == ("all steps done" if steps == 200 else "no better value for too long")
 
 
-def test_patience_counts_from_the_best_step():
-    selection = Selection("validation", "map@r", patience=2, min_steps=40)
-    stops = []
-    for step, value in zip(range(0, 80, 10), (0.5, 0.4, 0.4, 0.6, 0.5, 0.7, 0.5, 0.5), strict=True):
-        selection.update(step, {"map@r": value})
-        stops.append(selection.exhausted)
-    assert stops == [False] * 7 + [True]  # at 20 patience was over and the least steps were not
-
-
 def test_a_run_that_selects_the_start_is_marked(tmp_path):
     run = train_run(tmp_path / "run", ["optimizer.lr=30", "optimizer.name=sgd"])
     assert run.scores["selected_start"] is True
     assert (run.scores["step"], run.scores["start"]["test"]) == (0, run.scores["test"])
     untouched = train_run(tmp_path / "none", ["training.steps=0"])
-    assert untouched.scores["selected_start"] is False  # nothing was asked of it
+    assert untouched.scores["selected_start"] is False  # no training was requested
     assert untouched.scores["start"]["test"] == untouched.scores["test"]
     last = train_run(tmp_path / "last", ["optimizer.lr=30", "optimizer.name=sgd", "evaluation.selection=last"])
     assert last.scores["selected_start"] is False
@@ -126,19 +104,6 @@ def test_scores_of_the_start_are_those_of_the_weights_before_training(tmp_path, 
         assert kinfold.metrics.evaluate(run.embed_start(data), data.labels, metrics=["recall@1", "map@r"]) == scores
         assert scores["map@r"] < run.scores[split]["map@r"]
     assert set(run.scores["start"]) == {"validation", "test"}
-
-
-def test_a_smaller_value_is_better_for_metrics_that_are_minimized():
-    assert is_better("eer", 0.1, 0.2)
-    assert not is_better("map@r", 0.1, 0.2)
-    selection = Selection("validation", "eer")
-    assert [selection.update(step, {"eer": value}) for step, value in enumerate([0.3, 0.2, 0.2, math.nan])] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert (selection.best, selection.best_step, selection.stale) == (0.2, 1, 2)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):

@@ -12,13 +12,13 @@ from kinfold.training.run_folder import RunFolder
 from tests.training.tiny import dataset, difference, recipe
 
 
-class BrokenOffError(Exception):
+class SimulatedCrashError(Exception):
     pass
 
 
-def break_off(event):
+def crash(event):
     if event.kind == "step" and event.step == 15:
-        raise BrokenOffError
+        raise SimulatedCrashError
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +29,21 @@ def expected(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def broken_off(tmp_path_factory):
+def crashed_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken") / "run"
-    with pytest.raises(BrokenOffError):
-        train(recipe(), folder, dataset=dataset(), callbacks=[break_off])
+    with pytest.raises(SimulatedCrashError):
+        train(recipe(), folder, dataset=dataset(), callbacks=[crash])
     return folder
 
 
 @pytest.fixture
-def run(broken_off, tmp_path):
+def run(crashed_folder, tmp_path):
     """Broke off at step 15, with checkpoints of steps 8 and 12."""
-    shutil.copytree(broken_off, tmp_path / "run")
+    shutil.copytree(crashed_folder, tmp_path / "run")
     return RunFolder(tmp_path / "run")
 
 
-def go_on(folder):
+def resume_run(folder):
     return train(folder=folder.path, resume=True, dataset=dataset())
 
 
@@ -67,7 +67,7 @@ def test_a_link_in_the_folder_is_refused_before_anything_is_written(name, run, t
     os.symlink(victim / "target", run.path / name)
     before, inside = contents(victim), contents(run.path)
     with pytest.raises(ValueError, match=r"is a symbolic link, and no link is followed inside of"):
-        go_on(run)
+        resume_run(run)
     assert contents(victim) == before
     assert contents(run.path) == inside
 
@@ -82,10 +82,10 @@ def test_a_link_in_place_of_a_file_written_later_is_not_followed(name, dangling,
     os.symlink(victim / "target", run.path / name)
     before = contents(victim)
     if name.endswith(".tmp"):
-        go_on(run)
+        resume_run(run)
     else:
         with pytest.raises(ValueError, match=r"is a symbolic link"):
-            _ = go_on(run).scores
+            _ = resume_run(run).scores
     assert contents(victim) == before
 
 
@@ -103,7 +103,7 @@ def test_a_new_run_does_not_start_through_links(tmp_path):
 
 def test_the_run_folder_itself_may_be_a_link(run, expected, tmp_path):
     os.symlink(run.path, tmp_path / "link")
-    go_on(RunFolder(tmp_path / "link"))
+    resume_run(RunFolder(tmp_path / "link"))
     assert difference(run.path, expected) == ""
 
 
@@ -116,7 +116,7 @@ def test_a_path_in_the_checkpoint_list_is_refused(name, run):
     entries = json.loads(listed.read_text())
     listed.write_text(json.dumps([{"step": 1, "file": name, "sha256": None}, *entries]))
     with pytest.raises(ValueError, match=r"list.json is damaged: \[0\].file must be a string like"):
-        go_on(run)
+        resume_run(run)
     assert (run.path / "victim.safetensors").read_text() == "precious"
 
 
@@ -124,7 +124,7 @@ def test_files_that_are_not_listed_are_not_deleted(run, expected):
     mine = ["checkpoints/mine.safetensors", "checkpoints/000000003.safetensors", ".notes.1.tmp", "checkpoints/.a.1.tmp"]
     for name in mine:
         (run.path / name).write_text("mine")
-    go_on(run)
+    resume_run(run)
     assert [(run.path / name).read_text() for name in mine] == ["mine"] * 4
     for name in mine:
         (run.path / name).unlink()
@@ -138,7 +138,7 @@ def test_files_that_are_not_listed_are_not_deleted(run, expected):
 def test_a_log_with_a_hard_link_is_not_truncated_through_it(run, expected, tmp_path):
     os.link(run.log, tmp_path / "second")
     before = (tmp_path / "second").read_bytes()
-    go_on(run)
+    resume_run(run)
     assert (tmp_path / "second").read_bytes() == before
     assert difference(run.path, expected) == ""
 
@@ -179,4 +179,4 @@ def test_an_impossible_number_of_threads_is_refused(threads, run):
     about = json.loads(run.environment.read_text())
     run.environment.write_text(json.dumps({**about, "threads": threads}))
     with pytest.raises(ValueError, match=r"environment.json is damaged: threads must be an integer from 1 to 1024"):
-        go_on(run)
+        resume_run(run)
