@@ -1,12 +1,12 @@
-"""What every miner, uncertainty set, metric and backbone costs, each against the floor of the same run.
+"""Measure every miner, uncertainty set, metric and backbone against the floor of the same run.
 
     python -m benchmarks.catalogue                    # all of it: about five minutes
     python -m benchmarks.catalogue --only miners
 
-Miners and sets: the floor is what no loss on pairs can do without, as for the losses: normalise, one similarity matrix,
+Miners and sets: the floor is the least work of a loss on pairs, as for the losses: normalize, one similarity matrix,
 the backward pass of its sum. Metrics: the floor is the float32 product of all pairs, as for evaluation; every metric is
-asked for alone. Backbones: images a second of a forward pass. All on one thread, in processor time, which other work on
-the machine disturbs little; minima of rounds that take turns.
+computed alone. Backbones: images per second of a forward pass. All times are processor times on one thread, because
+other work on the machine changes them little. Each is the minimum over rounds in which all take turns.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SETS: dict[str, dict[str, Any]] = {
     "kl-ball": {"effective": 2560},
     "chi-square": {"effective": 2560},
 }
-Found = dict[str, dict[str, float]]
+Ratios = dict[str, dict[str, float]]
 
 
 def interleaved(works: dict[str, Callable[[], None]], seconds: float, least: int = 3) -> dict[str, float]:
@@ -56,52 +56,52 @@ def interleaved(works: dict[str, Callable[[], None]], seconds: float, least: int
     return best
 
 
-def miners(seconds: float) -> Found:
+def miners(seconds: float) -> Ratios:
     """Time of one call over that of the floor, by size of the batch."""
-    found: Found = {name: {} for name in kinfold.list("miners")}
+    ratios: Ratios = {name: {} for name in kinfold.list("miners")}
     for batch, dim, per_class in SIZES:
         x = torch.randn(batch, dim, generator=torch.Generator().manual_seed(0)).requires_grad_()
         y = torch.arange(batch) // per_class
         works: dict[str, Callable[[], None]] = {"floor": floor(x, None)}
-        works |= {name: _call(kinfold.miners.create(name), x, y) for name in found}
-        _ratios(found, f"{batch} x {dim}", interleaved(works, seconds))
-    return found
+        works |= {name: _call(kinfold.miners.create(name), x, y) for name in ratios}
+        _add_ratios(ratios, f"{batch} x {dim}", interleaved(works, seconds))
+    return ratios
 
 
-def sets(seconds: float) -> Found:
+def sets(seconds: float) -> Ratios:
     """Time of the weights of all B x B losses over that of the floor, as one group and as one for each anchor."""
     batch, dim, _ = SIZES[1]
     x = torch.randn(batch, dim, generator=torch.Generator().manual_seed(0)).requires_grad_()
     losses = torch.rand(batch, batch, generator=torch.Generator().manual_seed(1))
     mask = ~torch.eye(batch, dtype=torch.bool)
-    found: Found = {name: {} for name in kinfold.list("sets")}
+    ratios: Ratios = {name: {} for name in kinfold.list("sets")}
     for title, shape in (("one group", (-1,)), ("a group per anchor", (batch, batch))):
         works: dict[str, Callable[[], None]] = {"floor": floor(x, None)}
-        for name in found:
+        for name in ratios:
             options = dict(SETS.get(name, {}))
             if title != "one group":  # of a row rather than of the whole matrix
                 options |= {key: 4 for key in options if key != "gamma"}
             chosen = kinfold.registry.create("sets", name, **options)
             works[name] = _call(chosen.weights, losses.reshape(shape), mask.reshape(shape))
-        _ratios(found, title, interleaved(works, seconds))
-    return found
+        _add_ratios(ratios, title, interleaved(works, seconds))
+    return ratios
 
 
-def metrics(seconds: float) -> Found:
+def metrics(seconds: float) -> Ratios:
     """Time of each metric asked for alone over that of the product of all pairs."""
-    found: Found = {name: {} for name in kinfold.list("metrics")}
+    ratios: Ratios = {name: {} for name in kinfold.list("metrics")}
     for title, space in SPACES.items():
         x, labels = evaluation.data(*space)
         coarse = labels % 12
         product = evaluation.floor(x, x)
-        works: dict[str, Callable[[], None]] = {"floor": _product(product)}
-        for name in found:
-            works[name] = _evaluated(x, labels, coarse, NUMBERS.get(name, name))
-        _ratios(found, title, interleaved(works, seconds, least=2))
-    return found
+        works: dict[str, Callable[[], None]] = {"floor": _run_product(product)}
+        for name in ratios:
+            works[name] = _evaluate(x, labels, coarse, NUMBERS.get(name, name))
+        _add_ratios(ratios, title, interleaved(works, seconds, least=2))
+    return ratios
 
 
-def backbones(seconds: float) -> Found:
+def backbones(seconds: float) -> Ratios:
     """Images a second of one forward pass without a gradient."""
     works: dict[str, Callable[[], None]] = {}
     for name, (count, channels, side) in PICTURES.items():
@@ -111,17 +111,17 @@ def backbones(seconds: float) -> Found:
     return {name: {"size": PICTURES[name][2], "images a second": PICTURES[name][0] / best[name]} for name in PICTURES}
 
 
-def _call(work: Callable[..., object], *given: object) -> Callable[[], None]:
-    return lambda: _done(work(*given))
+def _call(work: Callable[..., object], *arguments: object) -> Callable[[], None]:
+    return lambda: _discard(work(*arguments))
 
 
-def _evaluated(x: torch.Tensor, labels: Any, coarse: Any, name: str) -> Callable[[], None]:
-    asked = {"coarse_labels": coarse} if name.endswith("-coarse") else {}
-    return lambda: _done(kinfold.metrics.evaluate(x, labels, metrics=[name], **asked))
+def _evaluate(x: torch.Tensor, labels: Any, coarse: Any, name: str) -> Callable[[], None]:
+    options = {"coarse_labels": coarse} if name.endswith("-coarse") else {}
+    return lambda: _discard(kinfold.metrics.evaluate(x, labels, metrics=[name], **options))
 
 
-def _product(product: Callable[[], object]) -> Callable[[], None]:
-    return lambda: _done(product())
+def _run_product(product: Callable[[], object]) -> Callable[[], None]:
+    return lambda: _discard(product())
 
 
 def _forward(model: torch.nn.Module, images: torch.Tensor) -> Callable[[], None]:
@@ -132,24 +132,24 @@ def _forward(model: torch.nn.Module, images: torch.Tensor) -> Callable[[], None]
     return run
 
 
-def _done(_: object) -> None:
+def _discard(_: object) -> None:
     return None
 
 
-def _ratios(found: Found, title: str, best: dict[str, float]) -> None:
-    for name in found:
-        found[name][title] = best[name] / best["floor"]
-    print(title, {name: round(entry[title], 2) for name, entry in found.items()}, flush=True)
+def _add_ratios(ratios: Ratios, title: str, best: dict[str, float]) -> None:
+    for name in ratios:
+        ratios[name][title] = best[name] / best["floor"]
+    print(title, {name: round(entry[title], 2) for name, entry in ratios.items()}, flush=True)
 
 
-def table(kind: str, found: Found) -> str:
-    columns = [*next(iter(found.values()))]
+def table(kind: str, values: Ratios) -> str:
+    columns = [*next(iter(values.values()))]
     if kind == "backbones":
-        rows = [f"| `{n}` | {v['size']:.0f} | {v['images a second']:.0f} |" for n, v in found.items()]
+        rows = [f"| `{n}` | {v['size']:.0f} | {v['images a second']:.0f} |" for n, v in values.items()]
         return "\n".join(["| backbone | pixels | images a second |", "|---|---|---|", *rows])
-    told = {name: NUMBERS.get(name, name) if kind == "metrics" else name for name in found}
-    measured = {name: f" ({told[name]})" if told[name] != name else "" for name in found}
-    rows = [f"| `{n}`{measured[n]} | " + " | ".join(f"{v[c]:.2f}" for c in columns) + " |" for n, v in found.items()]
+    metrics_used = {name: NUMBERS.get(name, name) if kind == "metrics" else name for name in values}
+    measured = {name: f" ({metrics_used[name]})" if metrics_used[name] != name else "" for name in values}
+    rows = [f"| `{n}`{measured[n]} | " + " | ".join(f"{v[c]:.2f}" for c in columns) + " |" for n, v in values.items()]
     return "\n".join(
         [f"| {kind[:-1]}, x floor | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|", *rows]
     )
@@ -165,12 +165,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("results/bench_catalogue.json"), help="where the numbers go")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, Found] = {}
+    results: dict[str, Ratios] = {}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     for kind in arguments.only:
-        found[kind] = KINDS[kind](arguments.seconds)
-        print(table(kind, found[kind]), flush=True)
-        arguments.json.write_text(json.dumps({"about": about(), "catalogue": found}, indent=1))
+        results[kind] = KINDS[kind](arguments.seconds)
+        print(table(kind, results[kind]), flush=True)
+        arguments.json.write_text(json.dumps({"about": about(), "catalogue": results}, indent=1))
     print(f"written to {arguments.json}")
 
 

@@ -50,8 +50,8 @@ def choose(data: Dataset, folder: Path) -> tuple[float, int, dict[str, list[floa
             events = run(train, folder / f"{rate}-{draw}", changes).events
             drawn.append([event["map@r"] for event in events if event["event"] == "evaluation"])
         curves[str(rate)] = [sum(values) / len(values) for values in zip(*drawn, strict=True)]
-    _, rate, place = max((value, rate, -i) for rate in RATES for i, value in enumerate(curves[str(rate)]))
-    return rate, -place * EVERY, curves
+    _, rate, negative_index = max((value, rate, -i) for rate in RATES for i, value in enumerate(curves[str(rate)]))
+    return rate, -negative_index * EVERY, curves
 
 
 def start(data: Dataset, trained: Run) -> dict[str, float]:
@@ -68,19 +68,19 @@ def _tensor(data: Dataset) -> torch.Tensor:
     return torch.from_numpy(data.items.array().copy()).float()  # type: ignore[attr-defined]
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     lines = [
         "A linear head on frozen EfficientNet-lite0 features of CUB-200-2011, margin loss with distance-weighted",
         f"mining (`python -m benchmarks.cub_features FEATURES.npz`). Chosen on training classes: learning rate "
-        f"{found['lr']:g}, {found['steps']} steps.",
-        f"The longest run took {max(found['seconds']):.0f} s.",
+        f"{results['lr']:g}, {results['steps']} steps.",
+        f"The longest run took {max(results['seconds']):.0f} s.",
         "",
         "| on the 100 test classes, % | start: half-whitened PCA | trained, mean of 5 seeds | difference (95 %) |",
         "|---|---|---|---|",
     ]
-    for name, before in found["start"].items():
-        after = 100 * sum(entry[name] for entry in found["seeds"]) / len(found["seeds"])
-        mean, half = found["differences"][name]
+    for name, before in results["start"].items():
+        after = 100 * sum(entry[name] for entry in results["seeds"]) / len(results["seeds"])
+        mean, half = results["differences"][name]
         lines.append(f"| {name} | {100 * before:.2f} | {after:.2f} | {mean:+.2f} ± {half:.2f} |")
     return "\n".join(lines)
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench_cub_features.json"))
     options = parser.parse_args()
     data = kinfold.data.load("features", options.features)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         rate, steps, curves = choose(data, Path(temporary))
         runs, seconds = [], []
@@ -103,13 +103,13 @@ def main() -> None:
             seconds.append(time.perf_counter() - begin)
         before = start(data, runs[0])
         scores = [entry.scores["test"] for entry in runs]
-    found |= {"lr": rate, "steps": steps, "curves": curves, "start": before, "seeds": scores, "seconds": seconds}
-    found["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    results |= {"lr": rate, "steps": steps, "curves": curves, "start": before, "seeds": scores, "seconds": seconds}
+    results["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     differences = {name: compute_interval([100 * (entry[name] - before[name]) for entry in scores]) for name in NAMES}
-    found["differences"] = {name: (each.mean, each.half_width) for name, each in differences.items()}
-    print(table(found))
+    results["differences"] = {name: (each.mean, each.half_width) for name, each in differences.items()}
+    print(table(results))
     options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1))
+    options.out.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What reading costs: images a second against plain Pillow, and milliseconds a batch of every sampler.
+"""Measure reading: images per second against plain Pillow, and milliseconds per batch of every sampler.
 
     make bench-data
     python -m benchmarks.data --images 200 --batches 20
 
-Images are photographs' worth of noise and shapes, 500 x 375 JPEG, made for the run. The floor is what no reader can do
-without: open, decode and resize with Pillow to the same sizes, in as many processes. Ours decodes, transforms as the
-study does, and puts batches of bytes together. Samplers are measured at the size of Stanford Online Products'
-training set. Times are minima of rounds that take turns.
+Images are 500 x 375 JPEG files of noise and shapes, generated for the run. The floor is the least work of any reader:
+open, decode and resize with Pillow to the same sizes, in as many processes. kinfold decodes, transforms as the pipeline
+"study" does, and assembles batches of bytes. Samplers are measured at the size of Stanford Online Products' training
+set. Times are minima over rounds that take turns.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def samplers(batches: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     labels = np.concatenate([np.repeat(np.arange(CLASSES), 2), rng.integers(0, CLASSES, ITEMS - 2 * CLASSES)])
     embeddings = torch.nn.functional.normalize(torch.randn(ITEMS, DIM, generator=torch.Generator().manual_seed(0)))
-    found = {}
+    milliseconds = {}
     for name in kinfold.list("samplers"):
         options = {"per_class": 2} if name not in ("random", "spc-r") else {}
         sampler = kinfold.samplers.create(name, labels, batch_size=BATCH, batches=batches, seed=0, **options)
@@ -74,8 +74,8 @@ def samplers(batches: int) -> dict[str, float]:
             for _ in sampler:
                 pass
             best = min(best, time.perf_counter() - start)
-        found[name] = 1000 * best / len(sampler)
-    return found
+        milliseconds[name] = 1000 * best / len(sampler)
+    return milliseconds
 
 
 def timed(works: dict[Any, Work], rounds: int) -> dict[Any, float]:
@@ -92,7 +92,7 @@ def images_table(data: dict[str, Any]) -> str:
     lines = ["| decode and | Pillow, images a second | kinfold | kinfold / Pillow |", "|---|---|---|---|"]
     rows = data["images"].items()
     return "\n".join(
-        lines + [f"| {name} | {floor:.0f} | {own:.0f} | {own / floor:.2f} |" for name, (floor, own) in rows]
+        lines + [f"| {name} | {floor:.0f} | {rate:.0f} | {rate / floor:.2f} |" for name, (floor, rate) in rows]
     )
 
 
@@ -109,16 +109,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("results/bench_data.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # as in a worker
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         photographs(folder, arguments.images)
         study, paths = create_pipeline("study"), sorted((folder / "class").iterdir())
-        crop, whole = (224, 224), (341, 256)
+        crop, resized = (224, 224), (341, 256)
         with ProcessPoolExecutor(2) as pool:
             works = {
                 "random resized crop to 224, flip": (plain(paths, crop), ours(folder, study.train, 0)),
                 "the same, two workers": (plain(paths, crop, pool), ours(folder, study.train, 2)),
-                "short side to 256, centre crop of 224": (plain(paths, whole), ours(folder, study.test, 0)),
+                "short side to 256, center crop of 224": (plain(paths, resized), ours(folder, study.test, 0)),
             }
             pairs = {(name, which): work for name, both in works.items() for which, work in enumerate(both)}
             seconds = timed(pairs, arguments.rounds)

@@ -41,8 +41,8 @@ def line(result: dict[str, Any]) -> str:
     classes = "" if result["num_classes"] is None else f", {result['num_classes']:,} classes"
     text = f"| {result['loss']} | {result['batch']} x {result['dim']}{classes} | {result['ratio']:.2f} | "
     peer = result["peer_over_ours"]
-    told = "" if peer is None else f"{peer:.1f} times ours" if isinstance(peer, float) else peer
-    return text + f"{result['extra_matrices']:.1f} | {told} |"
+    peer_column = "" if peer is None else f"{peer:.1f} times ours" if isinstance(peer, float) else peer
+    return text + f"{result['extra_matrices']:.1f} | {peer_column} |"
 
 
 def cost_of(name: str, results: list[dict[str, Any]]) -> str:
@@ -90,8 +90,8 @@ def main(source: Path) -> None:
     if "losses" in data:
         text = f"{every_loss.tables(data)}\n\nMeasured with {versions}."
         fill(DOCS.parent / "results.md", "every-loss", text)
-    for kind, found in data.get("catalogue", {}).items():
-        text = f"{catalogue.table(kind, found)}\n\nMeasured with {versions}."
+    for kind, values in data.get("catalogue", {}).items():
+        text = f"{catalogue.table(kind, values)}\n\nMeasured with {versions}."
         fill(DOCS.parent / CATALOGUE[kind], kind, text)
     if "results" not in data:
         return

@@ -1,4 +1,4 @@
-"""Does DRML improve on its base loss? Every pair of recipes/drml side by side, on glyphs and on a feature file.
+"""Compare DRML with its base loss: every pair of recipes in recipes/drml, on glyphs and on a feature file.
 
     python -m benchmarks.drml --features FEATURES.npz
     python -m benchmarks.drml --only proxy-anchor triplet --seeds 2 --steps 100
@@ -9,8 +9,8 @@ that is not used again; then each is trained once for every seed, the step is ch
 first draw, and the test classes are read. Differences are paired by seed; intervals are 95 % Student t over the seeds.
 Both start from random weights, also on features.
 
-What is done is kept in the output file after every run: started again, the command goes on. Other steps, recipes or
-another torch are refused there; after a change of the library itself, begin with another file.
+The output file is written after every run, and the command continues from it when it is started again. A file with
+other steps, other recipes or another version of torch is refused. After a change of the library itself, use a new file.
 """
 
 import argparse
@@ -77,15 +77,15 @@ class Results:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
-        self.found: dict[str, Any] = {"settings": settings, "runs": {}}
+        self.content: dict[str, Any] = {"settings": settings, "runs": {}}
         if path.is_file():
             before = json.loads(path.read_text())
             if before["settings"] != json.loads(json.dumps(settings)):
                 raise SystemExit(f"{path} holds runs of other settings; move it away, or give another --out")
-            self.found = before
+            self.content = before
 
     def get(self, data: Dataset, problem: dict[str, Any], recipe: str, rate: float, seed: int, draw: int) -> Any:
-        runs, name = self.found["runs"], f"{data.name} {recipe} lr={rate:g} seed={seed} draw={draw}"
+        runs, name = self.content["runs"], f"{data.name} {recipe} lr={rate:g} seed={seed} draw={draw}"
         if name not in runs:
             runs[name] = trained(data, problem, recipe, rate, seed, draw)
             self.write()
@@ -93,13 +93,13 @@ class Results:
 
     def write(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
-        self.path.write_text(json.dumps(self.found, indent=1))
+        self.path.write_text(json.dumps(self.content, indent=1))
 
 
 def compared(
     results: Results, kind: str, data: Dataset, problem: dict[str, Any], pair: str, seeds: int
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"data": kind, "pair": pair}
+    comparison: dict[str, Any] = {"data": kind, "pair": pair}
     for method, ending in METHODS.items():
         recipe = f"drml/{pair}{ending}"
 
@@ -110,17 +110,17 @@ def compared(
 
         rate = max(problem["rates"], key=validated)
         runs = [results.get(data, problem, recipe, rate, seed, 0) for seed in range(seeds)]
-        found[method] = {"rate": rate, "runs": runs}
-    return found
+        comparison[method] = {"rate": rate, "runs": runs}
+    return comparison
 
 
-def table(found: list[dict[str, Any]]) -> str:
+def table(comparisons: list[dict[str, Any]]) -> str:
     columns = [f"{name} {what}" for name in NAMES for what in ("baseline", "DRML", "difference (95 %)")]
     lines = [
         f"| test classes, % | {' | '.join(columns)} | rates | fullest branch |",
         "|---" * (len(columns) + 3) + "|",
     ]
-    for entry in found:
+    for entry in comparisons:
         cells = [f"{entry['data']}, {entry['pair']}"]
         for name in NAMES:
             before, after = ([100 * run["test"][name] for run in entry[method]["runs"]] for method in METHODS)
@@ -158,14 +158,14 @@ def main() -> None:
         data["glyphs"] = kinfold.data.load("glyphs")
     if options.features is not None:
         data["features"] = kinfold.data.load("features", options.features)
-    found = [
+    comparisons = [
         compared(results, kind, loaded, problems[kind], pair, options.seeds)
         for kind, loaded in data.items()
         for pair in options.only
     ]
-    results.found["table"] = table(found)
+    results.content["table"] = table(comparisons)
     results.write()
-    print(results.found["table"])
+    print(results.content["table"])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.dro_runtime
     python -m benchmarks.dro_runtime --processor-time     # on a machine that has other work to do: one thread
 
-Ratios to the floor (normalise, one similarity matrix, backward of its sum), all taking turns in one run.
+Ratios to the floor (normalize, one similarity matrix, backward of its sum), all taking turns in one run.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def losses() -> dict[str, Any]:
 
 def measure(seconds: float, processor_time: bool = False) -> dict[str, dict[int, float]]:
     """Time of each loss over that of the floor, by batch size; wall time, or that of the processor."""
-    found: dict[str, dict[int, float]] = {name: {} for name in losses()}
+    ratios: dict[str, dict[int, float]] = {name: {} for name in losses()}
     for batch in BATCHES:
         x = torch.randn(batch, DIM, generator=torch.Generator().manual_seed(0)).requires_grad_()
         y = torch.arange(batch) // PER_CLASS
@@ -54,14 +54,17 @@ def measure(seconds: float, processor_time: bool = False) -> dict[str, dict[int,
 
         works = {"floor": floor(x, None)} | {name: step(loss) for name, loss in losses().items()}
         best = catalogue.interleaved(works, seconds) if processor_time else interleaved(works, seconds, most=400)
-        for name in found:
-            found[name][batch] = best[name] / best["floor"]
-    return found
+        for name in ratios:
+            ratios[name][batch] = best[name] / best["floor"]
+    return ratios
 
 
-def table(found: dict[str, dict[int, float]]) -> str:
+def table(ratios_by_loss: dict[str, dict[int, float]]) -> str:
     head = "| loss | " + " | ".join(f"B = {batch}" for batch in BATCHES) + " |"
-    rows = [f"| {name} | " + " | ".join(f"{ratios[b]:.2f}" for b in BATCHES) + " |" for name, ratios in found.items()]
+    rows = [
+        f"| {name} | " + " | ".join(f"{ratios[b]:.2f}" for b in BATCHES) + " |"
+        for name, ratios in ratios_by_loss.items()
+    ]
     return "\n".join([head, "|---" * (len(BATCHES) + 1) + "|", *rows])
 
 

@@ -1,4 +1,4 @@
-"""What exact evaluation costs: against the product it cannot do without, against faiss and against the peer.
+"""Measure exact evaluation against the float32 product alone, against faiss and against the peer.
 
     make bench-evaluate                                       # all of it: about ten minutes
     python -m benchmarks.evaluate --no-peer --sizes cub       # some of it
@@ -38,8 +38,8 @@ def data(rows: int, dim: int, classes: int, noise: float = 1.4) -> tuple[torch.T
     labels = np.concatenate([np.repeat(np.arange(classes), 2), rng.integers(0, classes, rows - 2 * classes)])
     rng.shuffle(labels)
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(classes, dim, generator=generator)
-    x = centres[torch.from_numpy(labels)] + noise * torch.randn(rows, dim, generator=generator)
+    centers = torch.randn(classes, dim, generator=generator)
+    x = centers[torch.from_numpy(labels)] + noise * torch.randn(rows, dim, generator=generator)
     return torch.nn.functional.normalize(x), labels
 
 
@@ -117,9 +117,9 @@ def timed(works: dict[str, Work], rounds: int) -> dict[str, float]:
 def peak(kind: str, name: str) -> dict[str, float]:
     """Bytes that one piece of work takes in a process of its own: above its inputs, and in all."""
     command = [sys.executable, "-m", "benchmarks.evaluate", "--child", kind, name]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    memory: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    return memory
 
 
 def child(kind: str, name: str) -> None:
@@ -159,10 +159,10 @@ def large_table(rows: list[dict[str, Any]]) -> str:
 
 def tables(data: dict[str, Any]) -> str:
     """All of it, as the documentation shows it."""
-    found = [table("{:,} x {}, {:,} classes".format(*SIZES[size][:3]), rows) for size, rows in data["sizes"].items()]
+    parts = [table("{:,} x {}, {:,} classes".format(*SIZES[size][:3]), rows) for size, rows in data["sizes"].items()]
     if data["large"]:
-        found.append(f"{QUERIES:,} queries against a gallery:\n\n" + large_table(data["large"]))
-    return "\n\n".join(found)
+        parts.append(f"{QUERIES:,} queries against a gallery:\n\n" + large_table(data["large"]))
+    return "\n\n".join(parts)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What retrieval metrics cost for any number of classes, from two classes to two items in each.
+"""Measure retrieval metrics for any number of classes, from two classes to two items per class.
 
     make bench-evaluate-classes
     python -m benchmarks.evaluate_classes --sizes 2000 --rounds 5
@@ -41,8 +41,8 @@ def peer(x: torch.Tensor, labels: torch.Tensor, y: torch.Tensor | None, gallery_
 
 def works(rows: int, dim: int, noise: float, classes: int, queries: int | None = None) -> dict[str, Work]:
     """What is timed; `queries`: that many more rows against the others, or None for all against all."""
-    x, given = data(rows + (queries or 0), dim, classes, noise)
-    labels, y, gallery_labels = torch.from_numpy(given), None, None
+    x, all_labels = data(rows + (queries or 0), dim, classes, noise)
+    labels, y, gallery_labels = torch.from_numpy(all_labels), None, None
     if queries is not None:
         x, y = x[:queries], x[queries:]
         labels, gallery_labels = labels[:queries], labels[queries:]
@@ -53,11 +53,13 @@ def works(rows: int, dim: int, noise: float, classes: int, queries: int | None =
     def score(*metrics: str) -> Work:
         return lambda: evaluate(x, labels, y, gallery_labels, metrics)
 
-    found = {f"neighbors {k}": search(k) for k in (1, 10)} | {f"recall@{k}": score(f"recall@{k}") for k in (1, 10)}
-    found["ours"] = score("r-precision", "map@r")
+    timed_calls = {f"neighbors {k}": search(k) for k in (1, 10)} | {
+        f"recall@{k}": score(f"recall@{k}") for k in (1, 10)
+    }
+    timed_calls["ours"] = score("r-precision", "map@r")
     if len(x) * rows / classes * 20 < PEER_BYTES:
-        found["peer"] = peer(x, labels, y, gallery_labels)
-    return found
+        timed_calls["peer"] = peer(x, labels, y, gallery_labels)
+    return timed_calls
 
 
 def timed(works: dict[str, Work], rounds: int) -> dict[str, float]:
@@ -81,10 +83,10 @@ def table(results: list[dict[str, Any]]) -> str:
     ]
     for r in results:
         s = r["seconds"]
-        theirs = f"{s['peer']:.3f} s | {s['ours'] / s['peer']:.2f}" if "peer" in s else "lists over 4 GB | "
+        peer = f"{s['peer']:.3f} s | {s['ours'] / s['peer']:.2f}" if "peer" in s else "lists over 4 GB | "
         lines.append(
             f"| {r['set']} | {r['classes']:,} | {s['recall@1']:.3f} s | {s['recall@1'] / s['neighbors 1']:.2f} "
-            f"| {s['recall@10']:.3f} s | {s['recall@10'] / s['neighbors 10']:.2f} | {s['ours']:.3f} s | {theirs} |"
+            f"| {s['recall@10']:.3f} s | {s['recall@10'] / s['neighbors 10']:.2f} | {s['ours']:.3f} s | {peer} |"
         )
     return "\n".join(lines)
 
@@ -100,7 +102,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     results: list[dict[str, Any]] = []
-    neighbors(torch.randn(100, 8), k=1)  # which products are fast is found out once in a process
+    neighbors(torch.randn(100, 8), k=1)  # each process measures once which products are fast
     for name in arguments.sizes:
         rows, dim, noise = GRID.get(name, (GALLERY, 64, 1.4))
         queries = QUERIES if name == "gallery" else None

@@ -33,8 +33,8 @@ def run(data: Dataset, loss: str, folder: Path, changes: list[str]) -> dict[str,
     trained: Run = kinfold.train(recipes.find_recipe("features"), folder, changes=[*fixed, *changes], dataset=data)
     curve = [event["map@r"] for event in trained.events if event["event"] == "evaluation"]
     names = ("step", "steps", "selected_start", "start", "validation", "test", "classes")
-    kept = {name: trained.scores[name] for name in names}
-    return {**kept, "curve": curve, "seconds": time.perf_counter() - begin}
+    scores = {name: trained.scores[name] for name in names}
+    return {**scores, "curve": curve, "seconds": time.perf_counter() - begin}
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -64,9 +64,9 @@ def summary(results: dict[str, dict[str, Any]]) -> str:
     return f"Better than the start: {'; '.join(counts)}."
 
 
-def tables(found: dict[str, Any]) -> str:
+def tables(data: dict[str, Any]) -> str:
     parts = []
-    for name, results in found["losses"].items():
+    for name, results in data["losses"].items():
         classes = next(iter(results.values()))["classes"]
         counts = ", ".join(f"{count} {split}" for split, count in classes.items())
         parts += [f"{name} ({counts} classes):", table(results), summary(results)]
@@ -81,12 +81,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench_every_loss.json"))
     options = parser.parse_args()
     losses = options.losses.split(",") if options.losses else kinfold.list("losses")
-    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {"losses": {}}
-    found["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    output: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {"losses": {}}
+    output["about"] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for name, path in (entry.split("=", 1) for entry in options.data):
         data = kinfold.data.load("features", path)
-        results = found["losses"].setdefault(name, {})
+        results = output["losses"].setdefault(name, {})
         with tempfile.TemporaryDirectory() as folder:
             for loss in losses:
                 results[loss] = run(data, loss, Path(folder) / loss, options.set)
@@ -97,8 +97,8 @@ def main() -> None:
                     curve,
                     flush=True,
                 )
-                options.out.write_text(json.dumps(found, indent=1))
-    print(tables(found))
+                options.out.write_text(json.dumps(output, indent=1))
+    print(tables(output))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What every loss costs: time against the similarity matrix alone and against the peer, and the memory it adds.
+"""Measure every loss: time against the similarity matrix alone and against the peer, and the memory it adds.
 
     make bench                                                     # all of it: about a quarter of an hour
     python -m benchmarks.losses --only lifted margin --no-peer     # some losses, ours alone
 
-The floor is what no loss on pairs can do without: normalize, one similarity matrix, the backward pass of its sum. A
+The floor is the least work of a loss on pairs: normalize, one similarity matrix, the backward pass of its sum. A
 ratio of 1.0 means that the loss itself costs nothing. Extra memory is the peak above that of the floor, in score
 matrices of the loss' own shape, (B, B) or (B, number of proxies); negative where the matrix is never held at once.
 """
@@ -117,10 +117,10 @@ def table(results: list[dict[str, Any]]) -> str:
     ]
     for r in results:
         peer = r["peer_over_ours"]
-        told = "" if peer is None else f"{peer:.1f} x ours" if isinstance(peer, float) else peer
+        peer_column = "" if peer is None else f"{peer:.1f} x ours" if isinstance(peer, float) else peer
         lines.append(
             f"| {r['loss']} | {r['batch']} x {r['dim']} | {r['num_classes'] or ''} | {r['floor_ms']:.1f} ms | "
-            f"{r['ours_ms']:.1f} ms | {r['ratio']:.2f} | {r['extra_matrices']:.1f} | {told} |"
+            f"{r['ours_ms']:.1f} ms | {r['ratio']:.2f} | {r['extra_matrices']:.1f} | {peer_column} |"
         )
     return "\n".join(lines)
 
@@ -137,21 +137,21 @@ def main() -> None:
     from benchmarks import dro_runtime  # measures against the floor of this module
 
     if arguments.figure:
-        found = dro_runtime.measure(4.0)
-        print(dro_runtime.table(found))
+        ratios = dro_runtime.measure(4.0)
+        print(dro_runtime.table(ratios))
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"about": {"clock": "wall time", **about()}, "runtime": found}, indent=1))
+        arguments.json.write_text(json.dumps({"about": {"clock": "wall time", **about()}, "runtime": ratios}, indent=1))
         return
     results: list[dict[str, Any]] = []
     for size in (SIZES[i] for i in arguments.sizes):
         for num_classes in (None, *PROXY_CLASSES):
             chosen = [row for row in rows(arguments.only) if owns_proxies(row[1]) == (num_classes is not None)]
             classes = num_classes or size[0] // size[2]
-            known = {} if arguments.no_peer else peers(classes, size[1])
-            told = probe(size, classes, [row[0] for row in chosen if row[0] in known])
+            makers = {} if arguments.no_peer else peers(classes, size[1])
+            peer_results = probe(size, classes, [row[0] for row in chosen if row[0] in makers])
             for title, name, options, miner in chosen:
                 loss = make(name, options, miner, classes, size[1])
-                results.append(measure(title, loss, size, num_classes, told.get(title), arguments.seconds))
+                results.append(measure(title, loss, size, num_classes, peer_results.get(title), arguments.seconds))
                 print(table(results[-1:]).splitlines()[-1], flush=True)
     runtime = dro_runtime.measure(4.0)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ def peers(num_classes: int, dim: int) -> dict[str, Callable[[], Any]]:
     def owning(kind: str, **options: Any) -> Callable[[], Any]:
         return lambda: getattr(losses, kind)(num_classes=num_classes, embedding_size=dim, **options)
 
-    found: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Any]] = {
         "contrastive": lambda: losses.ContrastiveLoss(pos_margin=0, neg_margin=1),
         "contrastive + distance-weighted": lambda: mined(losses.ContrastiveLoss(), miners.DistanceWeightedMiner()),
         "triplet": lambda: losses.TripletMarginLoss(margin=0.2, distance=distances.LpDistance(power=2)),
@@ -62,8 +62,8 @@ def peers(num_classes: int, dim: int) -> dict[str, Callable[[], Any]]:
         "cosface": owning("CosFaceLoss"),
     }
     if hasattr(losses, "SmoothAPLoss"):
-        found["smooth-ap"] = lambda: losses.SmoothAPLoss(temperature=0.01)
-    return found
+        makers["smooth-ap"] = lambda: losses.SmoothAPLoss(temperature=0.01)
+    return makers
 
 
 def work(step: Any, x: torch.Tensor, y: torch.Tensor) -> None:
@@ -75,38 +75,38 @@ def work(step: Any, x: torch.Tensor, y: torch.Tensor) -> None:
 
 
 def probe(size: tuple[int, int, int], num_classes: int, names: Iterable[str]) -> dict[str, float | str]:
-    """Seconds of one step of each peer, or in words why it was given up."""
+    """Seconds of one step of each peer, or a string with the reason why it was stopped."""
     waiting = list(names)
-    found: dict[str, float | str] = {}
+    outcomes: dict[str, float | str] = {}
     while waiting:
         command = [sys.executable, "-m", "benchmarks.peer", *map(str, size), str(num_classes), *waiting]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        found |= _listen(child, waiting)
-        waiting = [name for name in waiting if name not in found]
-    return found
+        outcomes |= _listen(child, waiting)
+        waiting = [name for name in waiting if name not in outcomes]
+    return outcomes
 
 
 def _listen(child: "subprocess.Popen[str]", waiting: list[str]) -> dict[str, float | str]:
-    """What one child managed; the loss at which it died or was stopped is given up."""
+    """Read the outcomes of one child process; the outcome of the loss at which it ended is the limit."""
     import selectors
 
-    found: dict[str, float | str] = {}
+    outcomes: dict[str, float | str] = {}
     assert child.stdout is not None
     selector = selectors.DefaultSelector()
     selector.register(child.stdout, selectors.EVENT_READ)
-    while len(found) < len(waiting):
+    while len(outcomes) < len(waiting):
         if not selector.select(timeout=TIME_LIMIT + 20):
             child.kill()
-            found[waiting[len(found)]] = f"over {TIME_LIMIT:.0f} s"
+            outcomes[waiting[len(outcomes)]] = f"over {TIME_LIMIT:.0f} s"
             break
         line = child.stdout.readline()
         if not line:
-            found[waiting[len(found)]] = f"over {MEMORY_LIMIT / 2**30:.0f} GB"
+            outcomes[waiting[len(outcomes)]] = f"over {MEMORY_LIMIT / 2**30:.0f} GB"
             break
         name, outcome = json.loads(line)
-        found[name] = outcome
+        outcomes[name] = outcome
     child.wait()
-    return found
+    return outcomes
 
 
 def _main(arguments: list[str]) -> None:
@@ -135,7 +135,7 @@ def _try(make: Callable[[], Any], x: torch.Tensor, y: torch.Tensor) -> float | s
                 break
         return best
     except (RuntimeError, MemoryError) as error:
-        if any(word in str(error) for word in ("memory", "alloc")) or isinstance(error, MemoryError):
+        if any(part in str(error) for part in ("memory", "alloc")) or isinstance(error, MemoryError):
             return f"over {MEMORY_LIMIT / 2**30:.0f} GB"
         return f"fails: {str(error).splitlines()[0][:60]}"
 

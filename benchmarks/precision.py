@@ -79,8 +79,8 @@ def settings(only: list[str]) -> dict[str, tuple[str, dict[str, Any], bool]]:
 
 def make(name: str, options: dict[str, Any]) -> Loss:
     """Build the loss, with as many proxies as there are classes where it owns proxies."""
-    known = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
-    owner = {"num_classes": CLASSES, "dim": DIM} if "num_classes" in known and name != "margin" else {}
+    parameters = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
+    owner = {"num_classes": CLASSES, "dim": DIM} if "num_classes" in parameters and name != "margin" else {}
     loss: Loss = kinfold.losses.create(name, **owner, **options)
     return loss
 

@@ -21,11 +21,11 @@ OPENINGS = 5
 def opening(browser: Browser, path: Path) -> float:
     """Seconds to the drawn page, in a window that has seen nothing before."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
-    shown = context.new_page()
+    page = context.new_page()
     start = time.perf_counter()
-    shown.goto(path.as_uri())
-    shown.wait_for_selector("html[data-ready]")
-    shown.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     seconds = time.perf_counter() - start
     context.close()
     return seconds

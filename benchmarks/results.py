@@ -76,8 +76,8 @@ def _format_interval(values: Mapping[int, float], factor: float) -> str:
     if not values:
         return "-"
     interval: Interval = compute_interval([*values.values()])
-    places = 1 if factor > 1 else 3
-    return f"{factor * interval.mean:.{places}f} ± {factor * interval.half_width:.{places}f}"
+    digits = 1 if factor > 1 else 3
+    return f"{factor * interval.mean:.{digits}f} ± {factor * interval.half_width:.{digits}f}"
 
 
 def _describe_best(bench: Bench, data: str, result: str) -> str:

@@ -72,18 +72,23 @@ def problems(steps: int) -> list[Problem]:
 
 
 def configured(problem: Problem) -> Any:
-    given = configure(problem.tables, ["evaluation.selection=last", "data.validation=0", "model.init=random"])
-    return resolution.resolve_config(given, problem.data)
+    config = configure(problem.tables, ["evaluation.selection=last", "data.validation=0", "model.init=random"])
+    return resolution.resolve_config(config, problem.data)
 
 
 def ours(problem: Problem) -> Work:
-    given = configured(problem)
-    model = components.build_model(given)
-    objective = components.build_objective(given, len(problem.data.classes), model)
-    sampler = components.build_sampler(given, problem.data.labels)
+    config = configured(problem)
+    model = components.build_model(config)
+    objective = components.build_objective(config, len(problem.data.classes), model)
+    sampler = components.build_sampler(config, problem.data.labels)
     batches = Batches(problem.data, None, problem.normalize, batch_sampler=sampler, mode="L")
     trainer = Trainer(
-        Step(model, objective), build_optimizer(model, objective, given.optimizer), batches, sampler, 0, given.schedule
+        Step(model, objective),
+        build_optimizer(model, objective, config.optimizer),
+        batches,
+        sampler,
+        0,
+        config.schedule,
     )
 
     def work() -> None:
@@ -94,11 +99,11 @@ def ours(problem: Problem) -> Work:
 
 
 def bare(problem: Problem) -> Work:
-    given = configured(problem)
-    model = components.build_model(given)
-    loss = components.build_objective(given, len(problem.data.classes), model).loss
-    steps = build_optimizer(model, loss, given.optimizer)
-    sampler = components.build_sampler(given, problem.data.labels)
+    config = configured(problem)
+    model = components.build_model(config)
+    loss = components.build_objective(config, len(problem.data.classes), model).loss
+    steps = build_optimizer(model, loss, config.optimizer)
+    sampler = components.build_sampler(config, problem.data.labels)
     array, labels = problem.data.items.array(), problem.data.labels  # type: ignore[attr-defined]
     model.train()
 
@@ -106,8 +111,8 @@ def bare(problem: Problem) -> Work:
 
     def work() -> None:
         nonlocal epoch
-        done = 0
-        while done < problem.steps:
+        steps_done = 0
+        while steps_done < problem.steps:
             sampler.set_epoch(epoch)
             epoch += 1
             for batch in sampler:
@@ -117,8 +122,8 @@ def bare(problem: Problem) -> Work:
                 value = loss(model(images), labels[batch])
                 value.backward()
                 steps.step()
-                done += 1
-                if done == problem.steps:
+                steps_done += 1
+                if steps_done == problem.steps:
                     return
 
     return work
@@ -128,17 +133,17 @@ def peer(problem: Problem) -> Work:
     """pytorch-metric-learning's own trainer, losses, miners and sampler, with torch's data loader as it makes it."""
     from pytorch_metric_learning import losses, miners, samplers, trainers
 
-    given = configured(problem)
-    model = components.build_model(given)
+    config = configured(problem)
+    model = components.build_model(config)
     loss: nn.Module
-    if given.miner is None:
+    if config.miner is None:
         loss, mining = losses.MultiSimilarityLoss(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(0.1)
     else:
         loss, mining = losses.MarginLoss(0.2, nu=0, beta=1.2, learn_beta=True), miners.DistanceWeightedMiner()
-    parameters = {"trunk_optimizer": torch.optim.Adam(model.parameters(), lr=given.optimizer.lr)}
+    parameters = {"trunk_optimizer": torch.optim.Adam(model.parameters(), lr=config.optimizer.lr)}
     if [*loss.parameters()]:
         parameters["metric_loss_optimizer"] = torch.optim.Adam(loss.parameters(), lr=5e-4)
-    size, per_class = given.sampler.options["batch_size"], given.sampler.options["per_class"]
+    size, per_class = config.sampler.options["batch_size"], config.sampler.options["per_class"]
     labels = problem.data.labels.tolist()
     trainer = trainers.MetricLossOnly(
         models={"trunk": model, "embedder": nn.Identity()},
@@ -163,7 +168,7 @@ def peer(problem: Problem) -> Work:
 
 
 class _Items(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """Items ready for the network, one at a time, as the peer's loader asks for them; normalised before the clock."""
+    """Single items for the peer's loader, ready for the network; normalized before the clock starts."""
 
     def __init__(self, problem: Problem) -> None:
         array = torch.from_numpy(problem.data.items.array().copy())  # type: ignore[attr-defined]
@@ -198,7 +203,7 @@ def turns(works: dict[str, Work], rounds: int, steps: int) -> dict[str, Any]:
 
 def relational(rounds: int, steps: int) -> list[dict[str, Any]]:
     """Milliseconds of a step of DRML and of its baseline on the same trunk, in turns, minima."""
-    found = []
+    rows = []
     for problem in problems(steps):
         works = {}
         for name in ("drml/proxy-anchor-baseline", "drml/proxy-anchor"):
@@ -206,13 +211,13 @@ def relational(rounds: int, steps: int) -> list[dict[str, Any]]:
                 read_tables(recipes.find_recipe(name)), ["model.dim=512"] if problem.normalize is None else []
             )
             works[name] = ours(replace(problem, tables=tables))
-        found.append(
+        rows.append(
             {
                 "problem": problem.name.partition(", multi")[0].partition(", margin")[0],
                 **turns(works, rounds, problem.steps),
             }
         )
-    return found
+    return rows
 
 
 def glyphs() -> dict[str, Any]:
@@ -228,18 +233,18 @@ def glyphs() -> dict[str, Any]:
         return {"seconds": ended[0] - start, "steps": run.scores["steps"], "test": run.scores["test"]}
 
 
-def tables(found: dict[str, Any]) -> str:
+def tables(results: dict[str, Any]) -> str:
     lines = ["| work of a step | bare loop, ms | ours | pytorch-metric-learning's trainer |", "|---|---|---|---|"]
-    for entry in found["loops"]:
+    for entry in results["loops"]:
         took = entry["milliseconds"]
         ratios = [f"{took[name] / took['bare']:.2f} x" for name in ("ours", "peer")]
         lines.append(f"| {entry['problem']} | {took['bare']:.2f} | {' | '.join(ratios)} |")
     lines += ["", "| work of a step | proxy-anchor, ms | DRML with proxy-anchor |", "|---|---|---|"]
-    for entry in found["relational"]:
+    for entry in results["relational"]:
         before, after = entry["milliseconds"].values()
         lines.append(f"| {entry['problem']} | {before:.2f} | {after / before:.2f} x |")
-    if found.get("glyphs"):
-        recipe = found["glyphs"]
+    if results.get("glyphs"):
+        recipe = results["glyphs"]
         lines += [
             "",
             f"`kinfold train glyphs`: {recipe['steps']} steps in {recipe['seconds']:.0f} s, recall@1 "
@@ -256,12 +261,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench_training.json"))
     options = parser.parse_args()
     about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "machine": platform.machine()}
-    found: dict[str, Any] = {"about": about, "loops": [compared(p, options.rounds) for p in problems(options.steps)]}
-    found["relational"] = relational(options.rounds, options.steps)
-    found["glyphs"] = None if options.no_glyphs else glyphs()
+    results: dict[str, Any] = {"about": about, "loops": [compared(p, options.rounds) for p in problems(options.steps)]}
+    results["relational"] = relational(options.rounds, options.steps)
+    results["glyphs"] = None if options.no_glyphs else glyphs()
     options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1))
-    print(tables(found))
+    options.out.write_text(json.dumps(results, indent=1))
+    print(tables(results))
 
 
 if __name__ == "__main__":

@@ -44,10 +44,10 @@ def find_tests(changed: list[Path]) -> list[Path]:
 def _mirror(source: Path) -> list[Path]:
     inner = source.relative_to("src/kinfold")
     folder = Path("tests", *[part.lstrip("_") for part in inner.parts[:-1]])
-    named = sorted((ROOT / folder).glob(f"test_{inner.stem.lstrip('_')}*.py"))
-    if not named and (ROOT / folder).is_dir():
-        named = [test for test in sorted((ROOT / folder).glob("test_*.py")) if inner.stem in test.read_text()]
-    return [test.relative_to(ROOT) for test in named]
+    matches = sorted((ROOT / folder).glob(f"test_{inner.stem.lstrip('_')}*.py"))
+    if not matches and (ROOT / folder).is_dir():
+        matches = [test for test in sorted((ROOT / folder).glob("test_*.py")) if inner.stem in test.read_text()]
+    return [test.relative_to(ROOT) for test in matches]
 
 
 def _git(*arguments: str) -> str:

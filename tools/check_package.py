@@ -1,4 +1,4 @@
-"""Build kinfold as it would be published, install it where nothing else is, and use it.
+"""Build kinfold as it would be published, install it in an empty environment, and use it.
 
     python tools/check_package.py             # wheel and source distribution: built, installed, used
     python tools/check_package.py --extras    # and every extra: resolved, the smaller ones installed
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SMALL = ("cars", "learner", "glyphs", "report", "efficientnet", "faiss", "tensorboard")  # under 100 MB each
-# nothing of the caller's environment is to be found by accident
+# commands must not depend on the environment of the caller
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL", "KINFOLD"))}
 
 MAKE_ROWS = """
@@ -36,11 +36,11 @@ import torch, kinfold
 rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
 for name in kinfold.list("losses"):
     rows.grad = None
-    known = {"num_classes": 4, "dim": 8}
+    sizes = {"num_classes": 4, "dim": 8}
     try:
         loss = kinfold.losses.create(name)
     except ValueError:  # it owns proxies
-        loss = kinfold.losses.create(name, **known)
+        loss = kinfold.losses.create(name, **sizes)
     loss(rows, torch.arange(20) // 5).backward()
     assert rows.grad.isfinite().all() and rows.grad.any(), name
 print(len(kinfold.list("losses")), "losses")
@@ -53,7 +53,7 @@ MultiSimilarity(threshold="half")
 """
 
 
-class Place:
+class Environment:
     """A virtual environment and the commands in it."""
 
     def __init__(self, folder: Path, python: str) -> None:
@@ -61,12 +61,14 @@ class Place:
         subprocess.run([python, "-m", "venv", folder / "venv"], check=True, env=ENVIRONMENT)
 
     def run(self, command: str, *arguments: str | Path) -> str:
-        """What it prints; the end of what it says where it fails."""
-        whole = [str(self.folder / "venv" / "bin" / command), *map(str, arguments)]
-        done = subprocess.run(whole, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{command} {' '.join(whole[1:])[:200]} failed:\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}")
-        return done.stdout
+        """Return the output of a command; exit with the end of its output if it fails."""
+        line = [str(self.folder / "venv" / "bin" / command), *map(str, arguments)]
+        process = subprocess.run(line, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True)
+        if process.returncode:
+            sys.exit(
+                f"{command} {' '.join(line[1:])[:200]} failed:\n{process.stdout[-1500:]}\n{process.stderr[-3000:]}"
+            )
+        return process.stdout
 
     def pip(self, *arguments: str | Path) -> str:
         within = ("--quiet", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt")
@@ -77,24 +79,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the interpreter to install for")
     parser.add_argument("--extras", action="store_true", help="also resolve every extra, and install the smaller ones")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kinfold-package-") as folder:
-        wheel, sdist = built(Path(folder))
-        place = Place(Path(folder), asked.python)
-        told("installed from the wheel", lambda: place.pip(wheel))
-        use(place)
-        told("installed from the source distribution", lambda: place.pip("--force-reinstall", "--no-deps", sdist))
-        use(place)
-        told("types", lambda: typed(place))
-        if asked.extras:
+        wheel, sdist = build(Path(folder))
+        environment = Environment(Path(folder), options.python)
+        report("installed from the wheel", lambda: environment.pip(wheel))
+        try_commands(environment)
+        report(
+            "installed from the source distribution", lambda: environment.pip("--force-reinstall", "--no-deps", sdist)
+        )
+        try_commands(environment)
+        report("types", lambda: check_types(environment))
+        if options.extras:
             for extra in EXTRAS:
-                told(f"extra {extra}", partial(with_extra, place, wheel, extra))
+                report(f"extra {extra}", partial(try_extra, environment, wheel, extra))
 
 
-def built(folder: Path) -> tuple[Path, Path]:
-    """The wheel and the source distribution; the latter must make the former again."""
-    made = [*hatch(ROOT, folder / "first", "sdist", "wheel")]
-    sdist, wheel = sorted(made, key=lambda path: path.suffix)
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build the wheel and the source distribution, and check that the latter builds the same wheel."""
+    archives = [*hatch(ROOT, folder / "first", "sdist", "wheel")]
+    sdist, wheel = sorted(archives, key=lambda path: path.suffix)
     subprocess.run(["tar", "-xzf", sdist, "-C", folder], check=True)
     (again,) = hatch(folder / sdist.name.removesuffix(".tar.gz"), folder / "second", "wheel")
     if contents(again) != contents(wheel):
@@ -115,58 +119,58 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def use(place: Place) -> None:
-    """What a new user does on the first day; run folders are made anew each time."""
-    run = tempfile.mkdtemp(dir=place.folder)
+def try_commands(environment: Environment) -> None:
+    """Run the first commands of a new user, with a new run folder each time."""
+    run = tempfile.mkdtemp(dir=environment.folder)
     short = ("--set", "training.steps=20", "--set", "model.dim=8", "--set", "sampler.batch_size=30")
-    told("kinfold --version", lambda: place.run("kinfold", "--version"))
-    told("kinfold list losses", lambda: f"{len(place.run('kinfold', 'list', 'losses').splitlines())} names")
-    told("every loss with its gradient", lambda: place.run("python", "-c", LOSS))
-    place.run("python", "-c", MAKE_ROWS)
+    report("kinfold --version", lambda: environment.run("kinfold", "--version"))
+    report("kinfold list losses", lambda: f"{len(environment.run('kinfold', 'list', 'losses').splitlines())} names")
+    report("every loss with its gradient", lambda: environment.run("python", "-c", LOSS))
+    environment.run("python", "-c", MAKE_ROWS)
     train = ("train", "features", "--root", "rows.npz", "--out", f"{run}/run", "--json", *short)
-    told("kinfold train", lambda: score(place.run("kinfold", *train)))
-    told("kinfold evaluate", lambda: score(place.run("kinfold", "evaluate", f"{run}/run", "--json")))
-    told("kinfold doctor", lambda: healthy(place.run("kinfold", "doctor", "--json")))
+    report("kinfold train", lambda: read_score(environment.run("kinfold", *train)))
+    report("kinfold evaluate", lambda: read_score(environment.run("kinfold", "evaluate", f"{run}/run", "--json")))
+    report("kinfold doctor", lambda: summarize_doctor(environment.run("kinfold", "doctor", "--json")))
 
 
-def score(printed: str) -> str:
-    found = json.loads(printed)
-    value = found.get("test", found.get("metrics", found)).get("recall@1")
+def read_score(printed: str) -> str:
+    scores = json.loads(printed)
+    value = scores.get("test", scores.get("metrics", scores)).get("recall@1")
     if value is None or not 0.5 < value <= 1.0:
         sys.exit(f"classes that lie apart were not found: {printed[:500]}")
     return f"recall@1 {value:.3f}"
 
 
-def healthy(printed: str) -> str:
+def summarize_doctor(printed: str) -> str:
     findings = json.loads(printed)["findings"]
     return f"{sum(finding['status'] == 'ok' for finding in findings)} of {len(findings)} ok, no problem"
 
 
-def typed(place: Place) -> str:
-    """mypy finds the mistake, and nothing else."""
-    place.pip("mypy")
-    (place.folder / "typed.py").write_text(TYPED)
-    command = [str(place.folder / "venv" / "bin" / "mypy"), "--strict", "--no-error-summary", "typed.py"]
-    done = subprocess.run(command, cwd=place.folder, env=ENVIRONMENT, capture_output=True, text=True)
-    if not (done.stdout.startswith("typed.py:4: error") and done.stdout.count("error:") == 1):
-        sys.exit(f"mypy does not see the types of kinfold: {done.stdout}{done.stderr}")
+def check_types(environment: Environment) -> str:
+    """Check that mypy finds the mistake, and nothing else."""
+    environment.pip("mypy")
+    (environment.folder / "typed.py").write_text(TYPED)
+    command = [str(environment.folder / "venv" / "bin" / "mypy"), "--strict", "--no-error-summary", "typed.py"]
+    process = subprocess.run(command, cwd=environment.folder, env=ENVIRONMENT, capture_output=True, text=True)
+    if not (process.stdout.startswith("typed.py:4: error") and process.stdout.count("error:") == 1):
+        sys.exit(f"mypy does not see the types of kinfold: {process.stdout}{process.stderr}")
     return "mypy finds the mistake"
 
 
-def with_extra(place: Place, wheel: Path, extra: str) -> str:
+def try_extra(environment: Environment, wheel: Path, extra: str) -> str:
     wanted = f"kinfold[{extra}] @ {wheel.as_uri()}"
     if extra not in SMALL:
-        place.pip("--dry-run", wanted)
+        environment.pip("--dry-run", wanted)
         return "can be installed"
-    place.pip(wanted)
-    findings = json.loads(place.run("kinfold", "doctor", "--json"))["findings"]
-    (found,) = [finding for finding in findings if finding["topic"] == f"extra {extra}"]
-    if found["status"] != "ok":
-        sys.exit(f"the extra {extra} is installed, but {found}")
-    return f"installed: {found['found']}"
+    environment.pip(wanted)
+    findings = json.loads(environment.run("kinfold", "doctor", "--json"))["findings"]
+    (result,) = [finding for finding in findings if finding["topic"] == f"extra {extra}"]
+    if result["status"] != "ok":
+        sys.exit(f"the extra {extra} is installed, but {result}")
+    return f"installed: {result['found']}"
 
 
-def told(what: str, work: Callable[[], str]) -> None:
+def report(what: str, work: Callable[[], str]) -> None:
     print(f"{what}: {work().strip() or 'done'}", flush=True)
 
 

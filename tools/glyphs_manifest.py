@@ -56,7 +56,7 @@ def main() -> None:
     lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in classes)
     text = json.dumps({**manifest, "classes": []}, indent=1)
     MANIFEST.write_text(text.replace('"classes": []', f'"classes": [\n{lines}\n]') + "\n")
-    count = sum(sum(place != "." for place in entry[1]) for entry in classes)
+    count = sum(sum(font_index != "." for font_index in entry[1]) for entry in classes)
     print(f"{len(classes)} classes, {count} pictures, {MANIFEST.stat().st_size:,} bytes")
 
 
@@ -84,24 +84,24 @@ def _merged(pictures: dict[int, dict[int, bytes]]) -> list[list[int]]:
 
 def _classes(groups: list[list[int]], pictures: dict[int, dict[int, bytes]]) -> list[tuple[list[int], str, str]]:
     """(codes, for each face the place of its code among them or a dot, split) of every class that is large enough."""
-    found: list[tuple[list[int], str, str]] = []
+    classes: list[tuple[list[int], str, str]] = []
     for codes in groups:
         codes = codes[:10]  # a place is one digit; no class needs more to reach every face
-        seen: set[bytes] = set()
+        pictures_used: set[bytes] = set()
         places = ""
         for face in range(len(FACES)):
             place = next((i for i, code in enumerate(codes) if face in pictures[code]), None)
             picture = None if place is None else pictures[codes[place]][face]
-            if picture is None or picture in seen:
+            if picture is None or picture in pictures_used:
                 places += "."
             else:
-                seen.add(picture)
+                pictures_used.add(picture)
                 places += str(place)
-        if len(seen) >= LEAST:
-            # every other class trains: neighbours in the list of characters, such as a capital and its small letter,
+        if len(pictures_used) >= LEAST:
+            # every other class trains: neighbors in the list of characters, such as a capital and its small letter,
             # are alike, and would otherwise all be on one side
-            found.append((codes, places, "train" if len(found) % 2 == 0 else "test"))
-    return found
+            classes.append((codes, places, "train" if len(classes) % 2 == 0 else "test"))
+    return classes
 
 
 if __name__ == "__main__":

@@ -44,16 +44,16 @@ def find_imports(modules: dict[str, Path]) -> dict[str, set[str]]:
 
 
 def _statements(tree: ast.Module) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     stack: list[ast.stmt] = list(tree.body)
     while stack:
         node = stack.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
-        found.append(node)
+        statements.append(node)
         if not isinstance(node, ast.FunctionDef | ast.ClassDef):
             stack.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
-    return found
+    return statements
 
 
 def package_of(module: str) -> str:

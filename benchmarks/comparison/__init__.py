@@ -1,1 +1,1 @@
-"""kinfold beside its peers; `python -m benchmarks.comparison --help`."""
+"""Comparison of kinfold with its peers; `python -m benchmarks.comparison --help`."""

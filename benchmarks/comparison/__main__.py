@@ -1,13 +1,13 @@
-"""kinfold beside its peers: what one has to read, what a loss and an evaluation cost, what an install brings.
+"""Compare kinfold with its peers: code to read, cost of losses and of an evaluation, size of an install.
 
     python -m benchmarks.comparison --environments DIR     # all of it: about ten minutes
     python -m benchmarks.comparison --only reading         # a part: reading, losses, evaluation, installs
     python -m benchmarks.comparison --fill                 # writes the last numbers into docs/comparison.md
 
-DIR holds one virtual environment for each library, named like its distribution; docs/comparison.md says how they are
-made. Without it open-metric-learning and the installs are left out. pytorch-metric-learning takes turns with kinfold in
-one process, open-metric-learning runs in its own, against the same floor. All with one thread, and times are of the
-processor: what else the machine does then counts little.
+DIR holds one virtual environment for each library, named like its distribution; docs/comparison.md shows how to create
+them. Without it open-metric-learning and the installs are left out. pytorch-metric-learning takes turns with kinfold in
+one process. open-metric-learning runs in its own process, against the same floor. All use one thread. Times are
+processor times, because other work on the machine changes them little.
 """
 
 import argparse
@@ -33,22 +33,22 @@ PARTS = ("reading", "losses", "evaluation", "installs")
 
 
 def measure(parts: list[str], environments: dict[str, Path], small: bool, seconds: float) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     others = {OML: environments[OML]} if OML in environments else {}
     pythons: dict[str, Path | str] = {OURS: sys.executable, PML: sys.executable, **others}
     if "reading" in parts:
-        found["reading"] = [row for name, python in pythons.items() for row in child(python, "reading", name)]
-        print(reading_table(found["reading"]), "\n", flush=True)
+        results["reading"] = [row for name, python in pythons.items() for row in child(python, "reading", name)]
+        print(reading_table(results["reading"]), "\n", flush=True)
     if "installs" in parts and environments:
-        found["installs"] = installs(environments, IMPORTS)
-        print(install_table(found["installs"]), "\n", flush=True)
+        results["installs"] = installs(environments, IMPORTS)
+        print(install_table(results["installs"]), "\n", flush=True)
     if "losses" in parts:
-        found["triplets"] = [row for name, python in pythons.items() for row in child(python, "triplets", name)]
-        print(triplet_table(found["triplets"]), "\n", flush=True)
-        found["losses"] = both(SIZES[: 1 if small else 2], seconds)
+        results["triplets"] = [row for name, python in pythons.items() for row in child(python, "triplets", name)]
+        print(triplet_table(results["triplets"]), "\n", flush=True)
+        results["losses"] = both(SIZES[: 1 if small else 2], seconds)
     if "evaluation" in parts:
-        found["evaluation"] = evaluation(environments.get(OML), small)
-    return found
+        results["evaluation"] = evaluation(environments.get(OML), small)
+    return results
 
 
 def fill_page(data: dict[str, Any]) -> None:
@@ -66,8 +66,8 @@ def fill_page(data: dict[str, Any]) -> None:
 def about() -> dict[str, Any]:
     import kinfold
 
-    found = {"torch": torch.__version__, OURS: kinfold.__version__, PML: metadata.version(PML)}
-    return found | {"threads": torch.get_num_threads(), "python": platform.python_version()}
+    versions = {"torch": torch.__version__, OURS: kinfold.__version__, PML: metadata.version(PML)}
+    return versions | {"threads": torch.get_num_threads(), "python": platform.python_version()}
 
 
 def main() -> None:
@@ -88,16 +88,16 @@ def main() -> None:
         work: dict[str, Callable[[str], Any]] = {"reading": reading, "triplets": triplets, "retrieval": retrieval}
         print(json.dumps(work[what](argument)))
         return
-    kept = json.loads(arguments.json.read_text()) if arguments.json.exists() else {"about": {}}
+    results = json.loads(arguments.json.read_text()) if arguments.json.exists() else {"about": {}}
     if arguments.fill:
-        fill_page(kept)
+        fill_page(results)
         return
     folder = arguments.environments
     environments = {} if folder is None else {name: (folder / name / "bin" / "python").absolute() for name in PACKAGES}
-    found = measure(arguments.only, environments, arguments.small, arguments.seconds)
-    kept |= {**found, "about": kept["about"] | dict.fromkeys(found, about())}
+    measured = measure(arguments.only, environments, arguments.small, arguments.seconds)
+    results |= {**measured, "about": results["about"] | dict.fromkeys(measured, about())}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(kept, indent=1))
+    arguments.json.write_text(json.dumps(results, indent=1))
     print(f"written to {arguments.json}; --fill writes it into the page")
 
 

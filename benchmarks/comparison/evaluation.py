@@ -15,7 +15,7 @@ def evaluation(python: Path | None, small: bool) -> dict[str, list[dict[str, Any
     import kinfold
     from benchmarks import evaluate as bench
 
-    found: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     for size, least in [("cub", 3), ("sop", 1)][: 1 if small else 2]:
         works = {n: w for n, w in bench.subjects(size).items() if n.startswith(("float32", "kinfold: recall", "pyt"))}
         best = turns(works, 0.0, least)
@@ -28,9 +28,9 @@ def evaluation(python: Path | None, small: bool) -> dict[str, list[dict[str, Any
                 row = child(python, "retrieval", folder)
             score = kinfold.metrics.evaluate(x, labels, metrics=["recall@1"])["recall@1"]
             rows.append({**row, "name": f"{OML}: CMC@1,10,100, P@1", "difference": abs(row["cmc@1"] - score)})
-        found["{:,} x {}, {:,} classes".format(*bench.SIZES[size][:3])] = rows
-        print(evaluation_table(found), "\n", flush=True)
-    return found
+        tables["{:,} x {}, {:,} classes".format(*bench.SIZES[size][:3])] = rows
+        print(evaluation_table(tables), "\n", flush=True)
+    return tables
 
 
 def retrieval(folder: str) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def retrieval(folder: str) -> dict[str, Any]:
     batched_knn = import_module("oml.functional.knn").batched_knn
     calc_retrieval_metrics = import_module("oml.functional.metrics").calc_retrieval_metrics
 
-    held = torch.load(Path(folder) / "rows.pt", weights_only=True)
-    x, labels = held["x"], held["labels"]
-    buffer, every, found = torch.empty(1024, len(x)), torch.arange(len(x)), {}
+    saved = torch.load(Path(folder) / "rows.pt", weights_only=True)
+    x, labels = saved["x"], saved["labels"]
+    buffer, every, scores = torch.empty(1024, len(x)), torch.arange(len(x)), {}
 
     def product() -> None:
         for block in x.split(1024):
@@ -49,14 +49,14 @@ def retrieval(folder: str) -> dict[str, Any]:
     def work() -> None:
         _, retrieved, relevant = batched_knn(x, every, every, top_n=100, labels_gt=labels)
         ks = {"cmc_top_k": (1, 10, 100), "precision_top_k": (1,), "map_top_k": ()}
-        found.update(calc_retrieval_metrics(retrieved, relevant, verbose=False, **ks))
+        scores.update(calc_retrieval_metrics(retrieved, relevant, verbose=False, **ks))
 
     Path("/proc/self/clear_refs").write_text("5")
     before = _held("VmRSS")
     best = turns({"work": work}, 0.0, least=1)
     above = _held("VmHWM") - before
     ratio = best["work"] / turns({"floor": product}, 0.0, least=2)["floor"]
-    return {"seconds": best["work"], "ratio": ratio, "above": above, "cmc@1": float(found["cmc"][1])}
+    return {"seconds": best["work"], "ratio": ratio, "above": above, "cmc@1": float(scores["cmc"][1])}
 
 
 def _held(field: str) -> int:

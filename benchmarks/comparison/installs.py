@@ -1,4 +1,4 @@
-"""What an installed library brings along."""
+"""Measure the size of an install and the time of an import."""
 
 import subprocess
 from importlib import metadata
@@ -7,30 +7,30 @@ from typing import Any
 
 
 def installs(environments: dict[str, Path], imports: dict[str, str], rounds: int = 7) -> list[dict[str, Any]]:
-    """What a bare install brings, and what it takes until the first loss is made, by the program in `imports`."""
+    """Measure a bare install, and the time until the first loss is created by the program in `imports`."""
     timed = "import torch, sys, time; before, begin = len(sys.modules), time.process_time()\n{}\n"
     timed += "print(time.process_time() - begin, len(sys.modules) - before)"
-    told: dict[str, list[tuple[float, ...]]] = {name: [] for name in environments}
+    timings: dict[str, list[tuple[float, ...]]] = {name: [] for name in environments}
     for _ in range(rounds):
         for name, python in environments.items():
             command = [str(python), "-c", timed.format(imports[name])]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            told[name].append(tuple(map(float, done.stdout.split())))
-    found = []
+            process = subprocess.run(command, check=True, capture_output=True, text=True)
+            timings[name].append(tuple(map(float, process.stdout.split())))
+    results = []
     for name, python in environments.items():
         site = next((python.parent.parent / "lib").glob("python*")) / "site-packages"
-        own = needed(name, site) - needed("torch", site)
-        sizes = [sum(f.stat().st_size for f in _files(part, site)) for part in own]
-        found.append(
+        distributions = needed(name, site) - needed("torch", site)
+        sizes = [sum(f.stat().st_size for f in _files(part, site)) for part in distributions]
+        results.append(
             {
                 "library": f"{name} {getattr(distribution(name, site), 'version', '')}",
-                "distributions": len(own),
+                "distributions": len(distributions),
                 "megabytes": sum(sizes) / 2**20,
-                "modules": int(min(told[name])[1]),
-                "seconds": min(told[name])[0],
+                "modules": int(min(timings[name])[1]),
+                "seconds": min(timings[name])[0],
             }
         )
-    return found
+    return results
 
 
 def distribution(name: str, site: Path) -> metadata.Distribution | None:
@@ -42,19 +42,19 @@ def needed(name: str, site: Path) -> set[str]:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [Requirement(name)]
     while waiting:
-        asked = waiting.pop()
-        installed = distribution(asked.name, site)
-        if installed is None or canonicalize_name(asked.name) in found:
+        requirement = waiting.pop()
+        installed = distribution(requirement.name, site)
+        if installed is None or canonicalize_name(requirement.name) in names:
             continue
-        found.add(canonicalize_name(asked.name))
+        names.add(canonicalize_name(requirement.name))
         for required in map(Requirement, installed.requires or []):
-            extras = [{"extra": extra} for extra in ("", *asked.extras)]
+            extras = [{"extra": extra} for extra in ("", *requirement.extras)]
             if required.marker is None or any(required.marker.evaluate(extra) for extra in extras):
                 waiting.append(required)
-    return found
+    return names
 
 
 def _files(name: str, site: Path) -> list[Path]:
@@ -70,6 +70,6 @@ def install_table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     for r in rows:
-        own = f"| {r['library']} | {r['distributions']} | {r['megabytes']:.0f} | {r['modules']} | "
-        lines.append(own + f"{r['seconds']:.2f} |")
+        first_columns = f"| {r['library']} | {r['distributions']} | {r['megabytes']:.0f} | {r['modules']} | "
+        lines.append(first_columns + f"{r['seconds']:.2f} |")
     return "\n".join(lines)

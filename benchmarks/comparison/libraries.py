@@ -39,15 +39,15 @@ def subject(library: str, name: str) -> tuple[Step, nn.Module] | None:
         return ours, ours
     if library == OML:
         exec(STAND_IN)
-        theirs: nn.Module = import_module("oml.losses").TripletLossWithMiner(margin=0.2)
-        return (theirs, theirs) if name == "triplet" else None
+        peer: nn.Module = import_module("oml.losses").TripletLossWithMiner(margin=0.2)
+        return (peer, peer) if name == "triplet" else None
     from pytorch_metric_learning import losses, miners
 
     if name == "multi-similarity":  # ours mines by itself
         similarity, miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
         return lambda x, y: similarity(x, y, miner(x, y)), similarity
-    found: nn.Module = {"contrastive": losses.ContrastiveLoss, "triplet": losses.TripletMarginLoss}[name]()
-    return found, found
+    module: nn.Module = {"contrastive": losses.ContrastiveLoss, "triplet": losses.TripletMarginLoss}[name]()
+    return module, module
 
 
 def batch(size: Size, classes: int | None = None) -> tuple[Tensor, Tensor]:
@@ -70,9 +70,9 @@ def turns(works: dict[str, Callable[[], Any]], seconds: float, least: int = 5) -
 
 
 def child(python: Path | str, what: str, argument: str) -> Any:
-    """What another interpreter found, which may hold another library."""
+    """Run a part of the comparison in another interpreter, which may have another library, and return its result."""
     command = [str(python), "-m", "benchmarks.comparison", "--child", what, argument]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{process.stderr}")
+    return json.loads(process.stdout.splitlines()[-1])

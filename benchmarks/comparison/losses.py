@@ -22,7 +22,7 @@ def both(sizes: list[Size], seconds: float) -> list[dict[str, Any]]:
     from benchmarks import losses as bench
     from benchmarks.peer import peers
 
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for size, proxies in ((size, proxies) for size in sizes for proxies in (False, True)):
         classes = PROXY_CLASSES if proxies else size[0] // size[2]
         makers = peers(classes, size[1])
@@ -33,24 +33,27 @@ def both(sizes: list[Size], seconds: float) -> list[dict[str, Any]]:
             ours = _backward(bench.make(name, options, miner, classes, size[1]), x, y)
             row = {"loss": title, "batch": size[0], "dim": size[1], "ours_bytes": peak_bytes(ours)}
             row |= _beside(ours, _backward(makers[title](), x, y), seconds)
-            found.append(row)
+            results.append(row)
             print(loss_table([row]).splitlines()[-1], flush=True)
-    return found
+    return results
 
 
-def _beside(ours: Callable[[], None], theirs: Callable[[], None], seconds: float) -> dict[str, Any]:
-    """Times of both, and the memory of the peer; a slow one is timed once and its memory, which takes the profiler far
-    longer, is left out; one that needs too much is told in words."""
+def _beside(ours: Callable[[], None], peer: Callable[[], None], seconds: float) -> dict[str, Any]:
+    """Times of both libraries, and the memory of the peer.
+
+    A slow peer is timed once, and its memory is not measured, because the profiler would take far longer. For a peer
+    that needs too much memory, a string says so instead of the numbers.
+    """
     try:
         with limited_memory():
-            once = turns({"peer": theirs}, 0.0, least=1)["peer"]
+            once = turns({"peer": peer}, 0.0, least=1)["peer"]
     except (RuntimeError, MemoryError) as error:
         best = turns({"ours": ours}, seconds)
         return {"ours_ms": best["ours"] * 1e3, "peer_ms": too_much(error), "peer_bytes": too_much(error)}
     slow = once > SLOW
-    best = {"peer": once} | turns({"ours": ours} if slow else {"ours": ours, "peer": theirs}, seconds)
-    told = {"ours_ms": best["ours"] * 1e3, "peer_ms": best["peer"] * 1e3}
-    return told | {"peer_bytes": None if slow else peak_bytes(theirs)}
+    best = {"peer": once} | turns({"ours": ours} if slow else {"ours": ours, "peer": peer}, seconds)
+    times = {"ours_ms": best["ours"] * 1e3, "peer_ms": best["peer"] * 1e3}
+    return times | {"peer_bytes": None if slow else peak_bytes(peer)}
 
 
 @contextmanager
@@ -66,8 +69,8 @@ def limited_memory() -> Iterator[None]:
 
 
 def too_much(error: BaseException) -> str:
-    """How the tables tell of an allocation that failed; any other error goes on."""
-    if not isinstance(error, MemoryError) and not any(word in str(error) for word in ("memory", "alloc")):
+    """Return the table entry for a failed allocation; raise any other error again."""
+    if not isinstance(error, MemoryError) and not any(part in str(error) for part in ("memory", "alloc")):
         raise error
     return f"over {MEMORY_LIMIT / 2**30:.0f} GB"
 
@@ -90,9 +93,9 @@ def loss_table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        time_told = _against(r["ours_ms"], r["peer_ms"], 2)
-        memory_told = _against(r["ours_bytes"] / 2**20, r["peer_bytes"], 1, 2**20)
-        lines.append(f"| {r['loss']} | {r['batch']} x {r['dim']} | {time_told} | {memory_told} |")
+        time_columns = _against(r["ours_ms"], r["peer_ms"], 2)
+        memory_columns = _against(r["ours_bytes"] / 2**20, r["peer_bytes"], 1, 2**20)
+        lines.append(f"| {r['loss']} | {r['batch']} x {r['dim']} | {time_columns} | {memory_columns} |")
     return "\n".join(lines)
 
 
@@ -105,7 +108,7 @@ def _against(ours: float, peer: float | str | None, digits: int, unit: float = 1
 
 def triplets(library: str) -> list[dict[str, Any]]:
     """The triplet loss over all triplets, distances not squared: time against the floor, memory, value."""
-    found, step = [], _all_triplets(library)
+    results, step = [], _all_triplets(library)
     for size in SIZES:
         x, y = batch(size)
         run, floor = _backward(step, x, y), _backward(_floor, x, y)
@@ -117,12 +120,12 @@ def triplets(library: str) -> list[dict[str, Any]]:
                 row["value"] = step(x, y).item()
             except (RuntimeError, MemoryError) as error:
                 row["failed"] = too_much(error)
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def _floor(x: Tensor, _: Tensor) -> Tensor:
-    """Normalise, one similarity matrix, its sum."""
+    """Normalize, one similarity matrix, its sum."""
     unit = functional.normalize(x)
     return (unit @ unit.T).sum()
 
@@ -136,19 +139,21 @@ def _all_triplets(library: str) -> Step:
     if library == PML:
         from pytorch_metric_learning import losses, reducers
 
-        theirs: nn.Module = losses.TripletMarginLoss(margin=0.2, reducer=reducers.MeanReducer())
-        return theirs
-    made = subject(OML, "triplet")
-    assert made is not None
-    return lambda x, y: made[0](functional.normalize(x), y)
+        loss: nn.Module = losses.TripletMarginLoss(margin=0.2, reducer=reducers.MeanReducer())
+        return loss
+    peer = subject(OML, "triplet")
+    assert peer is not None
+    return lambda x, y: peer[0](functional.normalize(x), y)
 
 
 def triplet_table(rows: list[dict[str, Any]]) -> str:
     lines = ["| all triplets | batch | ms | x floor | MB | value |", "|---|---|---|---|---|---|"]
     for r in sorted(rows, key=lambda row: row["batch"]):
-        own = f"| {r['library']} | {r['batch']} x {r['dim']} | "
+        first_columns = f"| {r['library']} | {r['batch']} x {r['dim']} | "
         if "failed" in r:
-            lines.append(f"{own}{r['failed']} | | {r['failed']} | |")
+            lines.append(f"{first_columns}{r['failed']} | | {r['failed']} | |")
         else:
-            lines.append(f"{own}{r['ms']:.2f} | {r['ratio']:.1f} | {r['bytes'] / 2**20:.1f} | {r['value']:.6f} |")
+            lines.append(
+                f"{first_columns}{r['ms']:.2f} | {r['ratio']:.1f} | {r['bytes'] / 2**20:.1f} | {r['value']:.6f} |"
+            )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What one has to read of a library to know what a loss does."""
+"""Measure how much code of a library one has to read to understand a loss."""
 
 from importlib import import_module
 from pathlib import Path
@@ -17,16 +17,16 @@ def reading(library: str) -> list[dict[str, Any]]:
     package = Path(str(import_module(PACKAGES[library]).__file__)).parent
     rows, read = [], {}
     for name in READ:
-        made = subject(library, name)
-        if made is None:
+        loss = subject(library, name)
+        if loss is None:
             continue
-        step, module = made
+        step, module = loss
         x, y = batch((32, 16, 4))
-        step(x, y)  # what is done once only is not part of the way
-        way = entered(lambda step=step, x=x, y=y: step(x, y), package)  # type: ignore[misc]
-        read[name] = lines_to_read(way.calls)
-        row: dict[str, Any] = {"loss": name, "library": library, "files": len({c.co_filename for c in way.calls})}
-        row |= {"functions": len(way.functions), "calls": way.functions.total(), "run": len(only_code(way.run))}
+        step(x, y)  # work that is done only once is not traced
+        trace = entered(lambda step=step, x=x, y=y: step(x, y), package)  # type: ignore[misc]
+        read[name] = lines_to_read(trace.calls)
+        row: dict[str, Any] = {"loss": name, "library": library, "files": len({c.co_filename for c in trace.calls})}
+        row |= {"functions": len(trace.functions), "calls": trace.functions.total(), "run": len(only_code(trace.run))}
         row["ancestors"] = len(set(type(module).__mro__[1:]) - set(nn.Module.__mro__))
         rows.append(row)
     for row in rows:

@@ -1,4 +1,4 @@
-"""What some work enters of a package: functions, lines to read, lines that are run."""
+"""Trace what a call enters of a package: functions, lines to read, lines that are run."""
 
 import ast
 import io
@@ -15,8 +15,8 @@ Line = tuple[str, int]  # file and number
 
 
 @dataclass(frozen=True)
-class Way:
-    """What some work enters of a package: how often each function is called, and the lines that are run."""
+class Trace:
+    """What a call enters of a package: how often each function is called, and the lines that are run."""
 
     calls: Counter[CodeType]
     run: set[Line]
@@ -27,15 +27,16 @@ class Way:
         return Counter({code: times for code, times in self.calls.items() if not code.co_name.startswith("<")})
 
 
-def entered(work: Callable[[], object], package: Path) -> Way:
-    way = Way(Counter(), set())
+def entered(work: Callable[[], object], package: Path) -> Trace:
+    """Call `work` and trace it through the files of `package`."""
+    trace = Trace(Counter(), set())
 
     def note(frame: FrameType, event: str, _: object) -> Any:
         if not Path(frame.f_code.co_filename).is_relative_to(package):
             return None
         if event == "call":
-            way.calls[frame.f_code] += 1
-        way.run.add((frame.f_code.co_filename, frame.f_lineno))
+            trace.calls[frame.f_code] += 1
+        trace.run.add((frame.f_code.co_filename, frame.f_lineno))
         return note
 
     before = sys.gettrace()
@@ -44,7 +45,7 @@ def entered(work: Callable[[], object], package: Path) -> Way:
         work()
     finally:
         sys.settrace(before)
-    return way
+    return trace
 
 
 def lines_to_read(codes: Iterable[CodeType]) -> set[Line]:
@@ -64,18 +65,18 @@ def _extent(code: CodeType) -> range:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return range(first, (node.end_lineno or first) + 1)
-    own = [line for _, _, line in code.co_lines() if line]
-    return range(code.co_firstlineno, max(own, default=code.co_firstlineno) + 1)
+    numbers = [line for _, _, line in code.co_lines() if line]
+    return range(code.co_firstlineno, max(numbers, default=code.co_firstlineno) + 1)
 
 
 def code_lines(source: str) -> set[int]:
     """Numbers of the lines that hold more than a comment or a docstring."""
     silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    found: set[int] = set()
+    numbers: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in silent:
-            found.update(range(token.start[0], token.end[0] + 1))
+            numbers.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return found
+            numbers.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return numbers

@@ -40,7 +40,6 @@ PAIRS = [
     ("argmin", "argmax"),
     ("any", "all"),
     ("positives", "negatives"),
-    ("kin", "other"),
 ]
 SWAPS = {one: two for pair in PAIRS for one, two in (pair, pair[::-1])}
 # whose first argument is a dimension
@@ -62,50 +61,52 @@ class Change:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The change in words that survive lines moving up and down."""
+        """File, old line and new line, which stay the same when lines move up and down."""
         return self.file, self.before.strip(), self.after.strip()
 
     def applied(self, source: str) -> str:
         lines = source.splitlines(keepends=True)
-        kept = lines[self.line - 1]
-        if kept.rstrip("\n") != self.before:
-            raise ValueError(f"line {self.line} of {self.file} reads {kept!r}, not {self.before!r}")
+        current = lines[self.line - 1]
+        if current.rstrip("\n") != self.before:
+            raise ValueError(f"line {self.line} of {self.file} reads {current!r}, not {self.before!r}")
         lines[self.line - 1] = self.after + "\n"
         return "".join(lines)
 
 
 def find_changes(file: str, source: str) -> list[Change]:
-    """All changes of a module, in the order of its lines. Texts, types, imports, assertions and errors are let be.
+    """All changes of a module, in the order of its lines.
+
+    Strings, types, imports, assertions and errors are not changed.
 
     >>> [change.after for change in find_changes("a.py", "def f(x):\\n    return x + 1\\n")]
     ['    return x - 1', '    return x + 2']
     """
     tree, lines = ast.parse(source), source.splitlines()
     functions = _functions(tree)
-    found = {}
+    changes = {}
     for line, start, end, text in _edits(tree, lines):
         before = lines[line - 1]
         after = before[:start] + text + before[end:]
         inside = [first for first, last in functions if first <= line <= last]
-        found[line, start, end, text] = Change(file, line, before, after, max(inside, default=None))
-    return [found[place] for place in sorted(found)]
+        changes[line, start, end, text] = Change(file, line, before, after, max(inside, default=None))
+    return [changes[position] for position in sorted(changes)]
 
 
 def draw(modules: dict[str, str], number: int, seed: int) -> list[Change]:
     """So many changes of some modules (name -> source), each module by its share of all changes there are.
 
-    What is drawn depends on the seed and on the words of a line, not on its place: an edit elsewhere in the module
-    seldom changes the draw.
+    The draw depends on the seed and on the text of a line, not on its number: an edit elsewhere in the module seldom
+    changes the draw.
     """
-    known = {file: find_changes(file, source) for file, source in sorted(modules.items())}
-    total = sum(map(len, known.values()))
-    shares = {file: number * len(changes) / total for file, changes in known.items()} if total else {}
+    changes_by_file = {file: find_changes(file, source) for file, source in sorted(modules.items())}
+    total = sum(map(len, changes_by_file.values()))
+    shares = {file: number * len(changes) / total for file, changes in changes_by_file.items()} if total else {}
     counts = {file: int(share) for file, share in shares.items()}
     rest = sorted(shares, key=lambda file: (counts[file] - shares[file], file))
     for file in rest[: min(number, total) - sum(counts.values())]:
         counts[file] += 1
     drawn = []
-    for file, changes in known.items():
+    for file, changes in changes_by_file.items():
         ordered = sorted(changes, key=lambda change: _lot(seed, change))
         drawn += sorted(ordered[: counts[file]], key=lambda change: (change.line, change.after))
     return drawn
@@ -133,13 +134,13 @@ Edit = tuple[int, int, int, str]  # line, first column, last column, text
 
 
 def _edits(tree: ast.Module, lines: list[str]) -> Iterator[Edit]:
-    places, shapes = _places(tree), _shapes(tree)
+    indices, shapes = _find_indices(tree), _shapes(tree)
     for node in _code(tree):
         if node in shapes:
             continue
-        if isinstance(node, ast.UnaryOp) and node.operand in places:
+        if isinstance(node, ast.UnaryOp) and node.operand in indices:
             yield node.lineno, node.col_offset, node.end_col_offset or 0, "0"  # the first dimension for the last
-        elif isinstance(places.get(node), ast.UnaryOp):
+        elif isinstance(indices.get(node), ast.UnaryOp):
             continue
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -158,7 +159,7 @@ def _edits(tree: ast.Module, lines: list[str]) -> Iterator[Edit]:
         elif isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
             yield node.lineno, node.col_offset, node.col_offset + len(UNARY[type(node.op)]), ""
         elif isinstance(node, ast.Constant):
-            yield from _constant(node, node in places)
+            yield from _constant(node, node in indices)
         elif isinstance(node, ast.If | ast.IfExp) and node.test.lineno == node.test.end_lineno:
             test = node.test
             text = lines[test.lineno - 1][test.col_offset : test.end_col_offset]
@@ -183,19 +184,19 @@ def _between(left: ast.expr, right: ast.expr, sign: str, other: str, lines: list
     if left.end_lineno != right.lineno or left.end_col_offset is None:
         return
     gap = lines[right.lineno - 1][left.end_col_offset : right.col_offset]
-    place = re.search(re.escape(sign), gap)
-    if place:
-        start = left.end_col_offset + place.start()
+    match = re.search(re.escape(sign), gap)
+    if match:
+        start = left.end_col_offset + match.start()
         yield right.lineno, start, start + len(sign), other
 
 
-def _constant(node: ast.Constant, is_place: bool) -> Iterator[Edit]:
-    """Another number. Tolerances and stand-ins for infinity are let be: which digit of 1e-300 matters?"""
+def _constant(node: ast.Constant, is_index: bool) -> Iterator[Edit]:
+    """Another number. Tolerances and stand-ins for infinity are not changed."""
     value, end = node.value, node.end_col_offset or 0
     if isinstance(value, bool):
         text = str(not value)
     elif isinstance(value, int):
-        text = "1" if value == 0 else str(value - 1 if is_place else value + 1)
+        text = "1" if value == 0 else str(value - 1 if is_index else value + 1)
     elif isinstance(value, float) and (value == 0.0 or 1e-6 < value < 1e6):
         text = "1.0" if value == 0.0 else f"{value * 1.1:.6g}"
     else:
@@ -203,10 +204,10 @@ def _constant(node: ast.Constant, is_place: bool) -> Iterator[Edit]:
     yield node.lineno, node.col_offset, end, text
 
 
-def _places(tree: ast.Module) -> dict[ast.AST, ast.AST]:
+def _find_indices(tree: ast.Module) -> dict[ast.AST, ast.AST]:
     """Constants that are dimensions or indices, with the node around them: out of range they would fail at once, so
-    they change to their neighbour."""
-    found: dict[ast.AST, ast.AST] = {}
+    they change to the number beside them."""
+    parents: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript):
             value = node.slice
@@ -217,10 +218,10 @@ def _places(tree: ast.Module) -> dict[ast.AST, ast.AST]:
         else:
             continue
         if isinstance(value, ast.UnaryOp) and isinstance(value.operand, ast.Constant):
-            found[value.operand] = value
+            parents[value.operand] = value
         elif isinstance(value, ast.Constant):
-            found[value] = node
-    return found
+            parents[value] = node
+    return parents
 
 
 def _shapes(tree: ast.Module) -> set[ast.AST]:

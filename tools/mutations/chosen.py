@@ -2,7 +2,7 @@
 
 MUTATION_TESTS names a file of tests, each with the seconds of processor time it may take: those alone run, in that
 order, and one that takes longer ends the process by SIGPROF. MUTATION_RESULT names the file that gets the first
-failure, or, where no tests were chosen, how long each test took and which functions of MUTATION_ROOM it entered.
+failure, or, where no tests were chosen, how long each test took and which functions of MUTATION_PACKAGE it entered.
 """
 
 import json
@@ -18,10 +18,10 @@ import pytest
 
 IMPORTING = 120.0  # seconds
 ROOT = Path.cwd()
-ROOM = str(ROOT / "src" / os.environ.get("MUTATION_ROOM", "kinfold")) + os.sep
+PACKAGE = str(ROOT / "src" / os.environ.get("MUTATION_PACKAGE", "kinfold")) + os.sep
 RESULT = Path(os.environ["MUTATION_RESULT"])
 
-seen: dict[str, dict[str, object]] = {}
+measured: dict[str, dict[str, object]] = {}
 limits: dict[str, float] = {}
 if "MUTATION_TESTS" in os.environ:
     limits = dict(json.loads(Path(os.environ["MUTATION_TESTS"]).read_text()))
@@ -37,8 +37,8 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if limits:
-        known = {item.nodeid: item for item in items}
-        items[:] = [known[name] for name in limits if name in known]
+        by_name = {item.nodeid: item for item in items}
+        items[:] = [by_name[name] for name in limits if name in by_name]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,7 +49,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     entered: set[tuple[str, int]] = set()
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(ROOM):
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             entered.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
     began = time.process_time()
@@ -59,7 +59,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         functions = sorted((str(Path(file).relative_to(ROOT / "src")), line) for file, line in entered)
-        seen[item.nodeid] = {"seconds": time.process_time() - began, "functions": functions}
+        measured[item.nodeid] = {"seconds": time.process_time() - began, "functions": functions}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -73,5 +73,5 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    if seen and not RESULT.exists():
-        RESULT.write_text(json.dumps({"tests": seen}))
+    if measured and not RESULT.exists():
+        RESULT.write_text(json.dumps({"tests": measured}))

@@ -68,8 +68,8 @@ def _ended(child: int, seconds: float) -> int | None:
     """The exit code of a child; None, and the end of it, where it takes too long."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)

@@ -14,12 +14,12 @@ from tools.mutations.trial import TESTS, Outcome, Passed
 
 def digest(root: Path, *names: str) -> str:
     """Of all Python files under some paths."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for name in names:
         path = root / name
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            found.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
-    return found.hexdigest()[:16]
+            hashed.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    return hashed.hexdigest()[:16]
 
 
 class Records:
@@ -39,26 +39,26 @@ class Records:
         """What is known of the tests on the unchanged package, and the paths of those that have to run once more: test
         files that are new or have changed, or all of them where anything else has."""
         path = self.folder / f"{package}_unchanged.json"
-        kept = json.loads(path.read_text()) if path.exists() else {}
-        if kept.get("rest") != self._rest(package):
+        record = json.loads(path.read_text()) if path.exists() else {}
+        if record.get("rest") != self._rest(package):
             return Passed({}), TESTS[package]
         files = self._test_files(package)
-        same = {file for file, known in kept["files"].items() if files.get(file) == known}
-        tests = {name: entry for name, entry in kept["tests"].items() if not _in(name, {*kept["files"]} - same)}
+        same = {file for file, file_digest in record["files"].items() if files.get(file) == file_digest}
+        tests = {name: entry for name, entry in record["tests"].items() if not _in(name, {*record["files"]} - same)}
         return Passed(tests), tuple(file for file in files if file not in same)
 
     def keep_passed(self, package: str, passed: Passed) -> None:
-        kept = {"rest": self._rest(package), "files": self._test_files(package), "tests": passed.tests}
-        (self.folder / f"{package}_unchanged.json").write_text(json.dumps(kept))
+        record = {"rest": self._rest(package), "files": self._test_files(package), "tests": passed.tests}
+        (self.folder / f"{package}_unchanged.json").write_text(json.dumps(record))
 
     def outcome(self, package: str, change: Change) -> Outcome | None:
         """What is known of this change, None where it has to be tried."""
-        tests, found = self._of_package(package), None
+        tests, outcome = self._of_package(package), None
         for entry in self._entries(package):
             same = entry["change"] == [*change.key, change.line] and entry["module"] == self._of_module(change)
             if same and (entry["kind"] != "survived" or entry["tests"] == tests):
-                found = Outcome(entry["kind"], entry["by"], entry["seconds"])
-        return found
+                outcome = Outcome(entry["kind"], entry["by"], entry["seconds"])
+        return outcome
 
     def keep(self, package: str, change: Change, outcome: Outcome) -> None:
         entry = {
@@ -96,10 +96,10 @@ class Records:
         return self._digests[names]
 
     def _test_files(self, package: str) -> dict[str, str]:
-        found = [
+        test_files = [
             file for file in self._files(package) if file.startswith("tests/") and Path(file).name.startswith("test_")
         ]
-        return {file: self._digest(file) for file in found}
+        return {file: self._digest(file) for file in test_files}
 
     def _rest(self, package: str) -> str:
         """Of the package itself and of what its tests share."""
@@ -108,8 +108,8 @@ class Records:
 
     def _files(self, package: str) -> list[str]:
         paths = [self.root / name for name in (f"src/kinfold/{package}", *TESTS[package])]
-        found = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
-        return [*dict.fromkeys(str(file.relative_to(self.root)) for file in found)]
+        files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+        return [*dict.fromkeys(str(file.relative_to(self.root)) for file in files)]
 
 
 def _in(test: str, files: set[str]) -> bool:
@@ -126,16 +126,16 @@ class Judgments:
 
     @staticmethod
     def read(path: Path) -> "Judgments":
-        kept = tomllib.loads(path.read_text()) if path.exists() else {}
-        if extra := set(kept) - {"equivalent", "survivor"}:
+        tables = tomllib.loads(path.read_text()) if path.exists() else {}
+        if extra := set(tables) - {"equivalent", "survivor"}:
             raise ValueError(f"{path} has tables {sorted(extra)}; it may have [[equivalent]] and [[survivor]]")
 
         def table(name: str) -> dict[tuple[str, str, str], str]:
-            for entry in kept.get(name, []):
+            for entry in tables.get(name, []):
                 if set(entry) != {"file", "before", "after", "reason"} or not entry["reason"].strip():
                     raise ValueError(
                         f"{path}: an entry of [[{name}]] needs file, before, after and reason, got {entry}"
                     )
-            return {(entry["file"], entry["before"], entry["after"]): entry["reason"] for entry in kept.get(name, [])}
+            return {(entry["file"], entry["before"], entry["after"]): entry["reason"] for entry in tables.get(name, [])}
 
         return Judgments(table("equivalent"), table("survivor"))

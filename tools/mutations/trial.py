@@ -51,20 +51,20 @@ class Passed:
         inside = [name for name in self.tests if [change.file, change.function] in self._functions(name)]
         names = [*inside, *(name for name in self.tests if not self._functions(name))] if inside else [*self.tests]
         stem = Path(change.file).stem
-        words = {stem, stem.replace("_", "-")}
+        spellings = {stem, stem.replace("_", "-")}
 
         def distance(name: str) -> tuple[bool, bool, bool, float]:
             same_file = any(file == change.file for file, _ in self._functions(name))
             seconds = float(str(self.tests[name]["seconds"]))
-            return seconds > LONG, not any(word in name for word in words), not same_file, seconds
+            return seconds > LONG, not any(spelling in name for spelling in spellings), not same_file, seconds
 
         chosen = sorted(names, key=distance)
         return {name: LEAST_SECONDS + LONGER * float(str(self.tests[name]["seconds"])) for name in chosen}
 
     def _functions(self, name: str) -> list[list[object]]:
-        found = self.tests[name]["functions"]
-        assert isinstance(found, list)
-        return found
+        functions = self.tests[name]["functions"]
+        assert isinstance(functions, list)
+        return functions
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class Copy:
 
     def unchanged(self, package: str, paths: tuple[str, ...]) -> Passed:
         """The tests of some paths, which have to pass."""
-        code, found = self._run(package, paths, None)
+        code, result = self._run(package, paths, None)
         if code == 5:  # nothing for this package in them
             return Passed({})
-        if code != 0 or "tests" not in found:
+        if code != 0 or "tests" not in result:
             raise RuntimeError(
-                f"the tests of {package} fail without any change: {found.get('failed', f'exit code {code}')}"
+                f"the tests of {package} fail without any change: {result.get('failed', f'exit code {code}')}"
             )
-        tests = found["tests"]
+        tests = result["tests"]
         assert isinstance(tests, dict)
         return Passed(tests)
 
@@ -127,7 +127,7 @@ class Copy:
             compiled.unlink()
         began = time.perf_counter()
         try:
-            code, found = self._run(package, tuple(files), names)
+            code, result = self._run(package, tuple(files), names)
         finally:
             path.write_text(original)
         seconds = time.perf_counter() - began
@@ -135,7 +135,7 @@ class Copy:
             return Outcome("timed out", "", seconds)
         if code == 0:
             return Outcome("survived", "", seconds)
-        by = "the interpreter, which crashed" if code in CRASHES else found.get("failed")
+        by = "the interpreter, which crashed" if code in CRASHES else result.get("failed")
         if not by:  # whatever went wrong, no test noticed the change
             raise RuntimeError(f"the tests of {change.file} could not be run to an end: exit code {code}")
         return Outcome("caught", str(by), seconds)
@@ -148,7 +148,7 @@ class Copy:
         result.unlink(missing_ok=True)
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (self.tree / "src", Path(__file__).parent))),
-            "MUTATION_ROOM": f"kinfold/{package}",
+            "MUTATION_PACKAGE": f"kinfold/{package}",
             "MUTATION_RESULT": str(result),
         }
         if limits is not None:
