@@ -34,9 +34,9 @@ def test_tars_are_unpacked(tmp_path, ending, mode):
 
 
 def test_zips_are_unpacked(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
-        opened.writestr("birds/", "")
-        opened.writestr("birds/wren.txt", "wren")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive_file:
+        archive_file.writestr("birds/", "")
+        archive_file.writestr("birds/wren.txt", "wren")
     assert (unpack(tmp_path / "a.zip", tmp_path / "out") / "birds/wren.txt").read_text() == "wren"
 
 
@@ -47,9 +47,9 @@ def test_paths_that_lead_out_are_refused_before_anything_is_written(tmp_path, na
     if kind == "tar":
         tar_with(archive, (entry("good.txt"), b"x"), (entry(name), b"x"))
     else:
-        with zipfile.ZipFile(archive, "w") as opened:
-            opened.writestr("good.txt", "x")
-            opened.writestr(zipfile.ZipInfo(name), "x")
+        with zipfile.ZipFile(archive, "w") as archive_file:
+            archive_file.writestr("good.txt", "x")
+            archive_file.writestr(zipfile.ZipInfo(name), "x")
     with pytest.raises(ValueError, match="leads out of the folder"):
         unpack(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -68,9 +68,9 @@ def test_links_that_lead_out_are_refused(tmp_path, kind, target):
 @pytest.mark.parametrize(("kind", "target"), [(tarfile.SYMTYPE, "../wren.txt"), (tarfile.LNKTYPE, "wren.txt")])
 def test_links_inside_become_copies(tmp_path, kind, target):
     archive = tar_with(tmp_path / "a.tar", (entry("sub/link.txt", kind, target), b""), (entry("wren.txt"), b"wren"))
-    place = unpack(archive, tmp_path / "out") / "sub/link.txt"
-    assert place.read_text() == "wren"
-    assert not place.is_symlink()
+    copy = unpack(archive, tmp_path / "out") / "sub/link.txt"
+    assert copy.read_text() == "wren"
+    assert not copy.is_symlink()
 
 
 def test_files_cannot_be_written_through_a_link(tmp_path):
@@ -111,12 +111,12 @@ def test_devices_and_pipes_are_refused(tmp_path, kind):
 def test_links_in_zips_and_encrypted_zips_are_refused(tmp_path):
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
-        opened.writestr(link, "/etc/passwd")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive_file:
+        archive_file.writestr(link, "/etc/passwd")
     with pytest.raises(ValueError, match="is a link or a device"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as opened:
-        opened.writestr("x.txt", "x")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive_file:
+        archive_file.writestr("x.txt", "x")
     content = bytearray((tmp_path / "b.zip").read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "b.zip").write_bytes(content)
@@ -140,7 +140,10 @@ def test_broken_and_foreign_archives_are_explained(tmp_path):
 def zeros(path, size, kind):
     """An archive with one file of zeros, a thousand times smaller than that."""
     if kind == "zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened, opened.open("zeros.bin", "w") as file:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive_file,
+            archive_file.open("zeros.bin", "w") as file,
+        ):
             for _ in range(size >> 20):
                 file.write(bytes(1 << 20))
         return path
@@ -165,16 +168,17 @@ def test_an_archive_that_grows_a_thousand_times_is_refused_before_anything_is_wr
 def test_a_megabyte_that_unpacks_to_a_gigabyte_is_refused_by_default(tmp_path):
     archive = tmp_path / "bomb.zip"
     block = zeros(tmp_path / "block.zip", 1 << 20, "zip").read_bytes()
-    with zipfile.ZipFile(tmp_path / "block.zip") as opened:
-        (known,) = opened.infolist()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+    with zipfile.ZipFile(tmp_path / "block.zip") as archive_file:
+        (member,) = archive_file.infolist()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as archive_file:
         for number in range(1024):
             info = zipfile.ZipInfo(f"{number}.bin")
             info.compress_type = zipfile.ZIP_DEFLATED
-            opened.writestr(info, bytes(1 << 20) if number == 0 else b"")
-        for info in opened.infolist()[1:]:  # as many more of the same, without the time that it takes to write them
-            info.file_size, info.compress_size, info.CRC = known.file_size, known.compress_size, known.CRC
-            info.header_offset = opened.infolist()[0].header_offset
+            archive_file.writestr(info, bytes(1 << 20) if number == 0 else b"")
+        # as many more of the same, without the time that it takes to write them
+        for info in archive_file.infolist()[1:]:
+            info.file_size, info.compress_size, info.CRC = member.file_size, member.compress_size, member.CRC
+            info.header_offset = archive_file.infolist()[0].header_offset
     assert archive.stat().st_size < len(block) + (1 << 20)
     with pytest.raises(ValueError, match="unpack to more than 268,435,456"):
         unpack(archive, tmp_path / "out")

@@ -32,7 +32,7 @@ def read(things):
     return next(iter(Batches(to_dataset(things, features=False)))).images.permute(0, 2, 3, 1).numpy()
 
 
-def test_one_image_in_any_form_is_a_data_set_of_one(tmp_path, pixels):
+def test_one_image_in_any_form_becomes_a_dataset_of_one_item(tmp_path, pixels):
     Image.fromarray(pixels[0]).save(tmp_path / "a.png")
     image = Image.open(tmp_path / "a.png")
     for thing in (tmp_path / "a.png", str(tmp_path / "a.png"), image, pixels[0], torch.tensor(pixels[0]).movedim(2, 0)):
@@ -70,7 +70,7 @@ def test_rows_of_features_come_as_arrays_tensors_lists_and_torch_data_sets():
         assert next(iter(Batches(to_dataset(thing, features=True)))).images.tolist() == rows[:1].tolist()
 
 
-def test_a_data_set_is_taken_as_it_is_unless_it_is_of_the_other_kind():
+def test_a_dataset_is_used_unchanged_unless_it_is_of_the_other_kind():
     rows = create_dataset("rows", Rows(np.eye(2)), ["a", "b"], ["test"] * 2)
     assert to_dataset(rows, features=True) is rows
     with pytest.raises(ValueError, match="the run x embeds images, but rows holds features"):
@@ -91,7 +91,7 @@ def test_a_data_set_is_taken_as_it_is_unless_it_is_of_the_other_kind():
         (np.zeros((1, 2, 3, 4, 5), dtype=np.uint8), "images are uint8 of shape"),
     ],
 )
-def test_what_is_no_image_is_refused_in_words(things, message):
+def test_an_error_explains_why_something_is_no_image(things, message):
     with pytest.raises(ValueError, match=message):
         to_dataset(things, features=False)
 
@@ -126,7 +126,7 @@ def test_a_missing_file_of_a_list_is_named_with_its_row(tmp_path):
         (np.array(["a"]), r"numbers of shape \(N, d\)"),
     ],
 )
-def test_what_is_no_row_of_features_is_refused_in_words(things, message):
+def test_an_error_explains_why_something_is_no_row_of_features(things, message):
     with pytest.raises(ValueError, match=message):
         to_dataset(things, features=True)
 

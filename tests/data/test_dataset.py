@@ -45,7 +45,7 @@ def test_where_keeps_labels_so_that_query_and_gallery_agree():
     assert dataset.where(torch.tensor([False, True, False, False]), relabel=True).classes == ("jay",)
 
 
-def test_wrong_masks_and_splits_are_explained():
+def test_invalid_masks_and_splits_are_explained():
     with pytest.raises(ValueError, match=r"boolean of shape \(4,\)"):
         birds().where(np.array([0, 1]))
     with pytest.raises(ValueError, match=r"unknown split 'tset' \(did you mean 'test'"):
@@ -54,7 +54,7 @@ def test_wrong_masks_and_splits_are_explained():
         birds().subset("validation")
 
 
-def test_wrong_parts_are_refused():
+def test_invalid_parts_are_errors():
     rows = Rows(np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"labels must lie in 0..0"):
         Dataset("x", rows, torch.tensor([0, 1]), ("a",), np.array(["train", "train"]))
@@ -76,8 +76,8 @@ def test_wrong_parts_are_refused():
 
 @pytest.fixture
 def registered(monkeypatch):
-    known = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.image_folder:folder"}
-    monkeypatch.setitem(registry.lookup._targets, "datasets", known)
+    targets = {"cub": "kinfold.data.cub:cub", "folder": "kinfold.data.image_folder:folder"}
+    monkeypatch.setitem(registry.lookup._targets, "datasets", targets)
 
 
 @pytest.mark.usefixtures("registered")
@@ -121,10 +121,10 @@ def test_the_table_of_a_dataset_counts_items_and_classes_of_each_split():
 
 
 def test_notebooks_show_the_same_table_with_names_escaped():
-    shown = birds()._repr_html_()
-    assert "<th>birds</th><th>items</th><th>classes</th>" in shown
-    assert "<tr><th>train</th><td>2</td><td>1</td><td>2</td><td>2</td></tr>" in shown
-    assert shown.count("<tr>") == 4
+    html = birds()._repr_html_()
+    assert "<th>birds</th><th>items</th><th>classes</th>" in html
+    assert "<tr><th>train</th><td>2</td><td>1</td><td>2</td><td>2</td></tr>" in html
+    assert html.count("<tr>") == 4
     odd = create_dataset("<script>", Rows(np.zeros((1, 2))), ["a"], ["train"])
     assert "<script>" not in odd._repr_html_()
     assert "&lt;script&gt;" in odd._repr_html_()

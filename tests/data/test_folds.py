@@ -42,40 +42,40 @@ def classes(data, split):
 def test_the_folds_of_cub_and_cars_are_the_published_ones(name, count, expected, own_split):
     data = numbered(count, name, tested=count // 2 if own_split else None, per_class=2)
     for fold, (train, held) in enumerate(expected):
-        found = assign_fold(data, "reality-check", fold)
-        assert classes(found, "train") == sorted(train)
-        assert classes(found, "validation") == held
-        assert classes(found, "test") == [*range(count // 2, count)]
+        assigned = assign_fold(data, "reality-check", fold)
+        assert classes(assigned, "train") == sorted(train)
+        assert classes(assigned, "validation") == held
+        assert classes(assigned, "test") == [*range(count // 2, count)]
 
 
 def test_products_are_halved_anew_and_folded_like_the_published_ones():
     data = numbered(22_634, "sop", tested=11_318)  # the dataset's own split: 11,318 and 11,316 classes
     for fold in range(4):
-        found = assign_fold(data, "reality-check", fold)
-        assert [len(classes(found, split)) for split in ("train", "validation", "test")] == [8488, 2829, 11_317]
-    kept = assign_fold(data, "classic")
-    assert (kept.split == data.split).all()
+        assigned = assign_fold(data, "reality-check", fold)
+        assert [len(classes(assigned, split)) for split in ("train", "validation", "test")] == [8488, 2829, 11_317]
+    classic = assign_fold(data, "classic")
+    assert (classic.split == data.split).all()
 
 
 @given(st.integers(8, 300), st.booleans())
 def test_folds_are_disjoint_by_class_and_of_the_sizes_of_the_rule(count, own_split):
     half = count // 2
     data = numbered(count, tested=half if own_split else None, per_class=2)
-    seen = []
+    validation_classes = []
     for fold in range(4):
-        found = assign_fold(data, "reality-check", fold)
-        parts = [classes(found, split) for split in ("train", "validation", "test")]
+        assigned = assign_fold(data, "reality-check", fold)
+        parts = [classes(assigned, split) for split in ("train", "validation", "test")]
         assert sorted([*parts[0], *parts[1], *parts[2]]) == [*range(count)]
         assert parts[2] == [*range(half, count)]
         assert len(parts[1]) == (half // 4 if own_split else count // 8)
-        seen += parts[1]
-    assert len({*seen}) == len(seen), "a class validates in two folds"
+        validation_classes += parts[1]
+    assert len({*validation_classes}) == len(validation_classes), "a class validates in two folds"
 
 
 @given(st.integers(4, 200), st.integers(0, 3))
 def test_a_fold_begins_at_its_quarter_with_the_training_classes(count, fold):
     start, held = fold * count // 4, 2 * count // 8
-    around = [(start + place) % count for place in range(count)]
+    around = [(start + offset) % count for offset in range(count)]
     assert hold_out_classes(np.arange(count), None, fold).tolist() == around[count - held :]
 
 
@@ -85,14 +85,14 @@ def test_a_test_split_of_the_data_is_kept():
     data = create_dataset("own", Rows(np.zeros((16, 1))), [f"{label:02}" for label in labels], split)
     assert (assign_fold(data, "classic").split == split).all()
     for fold in range(4):
-        found = assign_fold(data, "reality-check", fold)
-        assert classes(found, "test") == [*range(0, 16, 2)]
-        assert len(classes(found, "validation")) == 2
+        assigned = assign_fold(data, "reality-check", fold)
+        assert classes(assigned, "test") == [*range(0, 16, 2)]
+        assert len(classes(assigned, "validation")) == 2
 
 
 def test_classic_gives_the_first_half_to_training():
-    found = assign_fold(numbered(7, per_class=3), "classic")
-    assert (classes(found, "train"), classes(found, "test")) == ([0, 1, 2], [3, 4, 5, 6])
+    assigned = assign_fold(numbered(7, per_class=3), "classic")
+    assert (classes(assigned, "train"), classes(assigned, "test")) == ([0, 1, 2], [3, 4, 5, 6])
 
 
 def test_given_changes_nothing():
@@ -112,24 +112,24 @@ def test_query_gallery_needs_both_roles_among_the_test_items():
     labels, split = ["a", "b", "b", "c"], ["train", "test", "test", "test"]
     data = create_dataset("shop", Rows(np.zeros((4, 1))), labels, split, role=role)
     assert assign_fold(data, "query-gallery") is data
-    for wrong in (None, ["", "query", "query", "query"], ["gallery", "query", "query", "query"]):
-        other = create_dataset("shop", Rows(np.zeros((4, 1))), labels, split, role=wrong)
+    for invalid_role in (None, ["", "query", "query", "query"], ["gallery", "query", "query", "query"]):
+        other = create_dataset("shop", Rows(np.zeros((4, 1))), labels, split, role=invalid_role)
         with pytest.raises(ValueError, match="query-gallery needs test items with the roles query and gallery, which"):
             assign_fold(other, "query-gallery")
 
 
 def test_roles_are_for_test_items_only():
     role = ["query", "gallery"] * 8
-    found = assign_fold(numbered(16, role=role), "classic")
-    assert {*found.role[found.split == "train"].tolist()} == {""}
-    assert {*found.role[found.split == "test"].tolist()} == {"query", "gallery"}
+    assigned = assign_fold(numbered(16, role=role), "classic")
+    assert {*assigned.role[assigned.split == "train"].tolist()} == {""}
+    assert {*assigned.role[assigned.split == "test"].tolist()} == {"query", "gallery"}
 
 
 @pytest.mark.parametrize("fold", range(4))
 def test_labels_are_counted_from_zero_in_every_part(fold):
     settings = DataConfig(protocol="reality-check", fold=fold)
-    found = splits.split_classes(splits.assign_splits(numbered(16, per_class=2), settings), settings)
-    for part, count in ((found.train, 6), (found.validation, 2), (found.test, 8)):
+    parts_by_split = splits.split_classes(splits.assign_splits(numbered(16, per_class=2), settings), settings)
+    for part, count in ((parts_by_split.train, 6), (parts_by_split.validation, 2), (parts_by_split.test, 8)):
         assert sorted({*part.labels.tolist()}) == [*range(count)]
         assert len(part.classes) == count
 
@@ -139,7 +139,9 @@ def test_withheld_test_items_are_not_there_and_change_nothing_else(fold):
     data = numbered(16, per_class=2)
     open_, withheld = (
         splits.split_classes(splits.assign_splits(data, settings), settings)
-        for settings in (DataConfig(protocol="reality-check", fold=fold, test=word) for word in ("open", "withheld"))
+        for settings in (
+            DataConfig(protocol="reality-check", fold=fold, test=test_setting) for test_setting in ("open", "withheld")
+        )
     )
     assert withheld.test is None
     for name in ("train", "validation"):
@@ -148,7 +150,7 @@ def test_withheld_test_items_are_not_there_and_change_nothing_else(fold):
     assert len(splits.assign_splits(data, DataConfig(protocol="reality-check", fold=fold, test="withheld"))) == 16
 
 
-def test_wrong_requests_are_told():
+def test_invalid_requests_are_errors():
     assert {name: count_folds(name) for name in FOLDS} == {
         "given": 1,
         "classic": 1,

@@ -28,9 +28,9 @@ def test_counts_are_those_of_the_manifest(data):
     manifest = json.loads(MANIFEST.read_text())
     assert len(manifest["faces"]) == 22
     assert len(data.classes) == len(manifest["classes"]) == 1935
-    assert len(data) == sum(places.count(".") * -1 + 22 for _, places, _ in manifest["classes"]) == 23777
+    assert len(data) == sum(codes_by_font.count(".") * -1 + 22 for _, codes_by_font, _ in manifest["classes"]) == 23777
     sizes = np.bincount(data.labels.numpy())
-    assert sizes.tolist() == [22 - places.count(".") for _, places, _ in manifest["classes"]]
+    assert sizes.tolist() == [22 - codes_by_font.count(".") for _, codes_by_font, _ in manifest["classes"]]
     assert sizes.min() >= 8
 
 
@@ -54,18 +54,18 @@ def test_characters_that_look_alike_are_one_class(data):
 
 
 def test_pictures_are_ink_on_nothing_and_all_different(data):
-    found = pixels(data)
-    assert found.shape == (23777, SIZE, SIZE)
-    assert found.dtype == np.uint8
-    assert (found.reshape(len(found), -1).max(axis=1) > 100).all()
+    images = pixels(data)
+    assert images.shape == (23777, SIZE, SIZE)
+    assert images.dtype == np.uint8
+    assert (images.reshape(len(images), -1).max(axis=1) > 100).all()
     # exact pixels depend on the version of the drawing library; that they differ hardly does
-    assert len(np.unique(found.reshape(len(found), -1), axis=0)) > 0.99 * len(found)
+    assert len(np.unique(images.reshape(len(images), -1), axis=0)) > 0.99 * len(images)
 
 
 def test_pixels_alone_find_the_character_in_half_of_the_cases(data):
     test = data.subset("test")
-    found = kinfold.metrics.evaluate(pixels(test).reshape(len(test), -1), test.labels, metrics=["recall@1"])
-    assert 0.44 < found["recall@1"] < 0.54
+    scores = kinfold.metrics.evaluate(pixels(test).reshape(len(test), -1), test.labels, metrics=["recall@1"])
+    assert 0.44 < scores["recall@1"] < 0.54
 
 
 def test_a_letter_is_drawn_as_one(data):

@@ -109,20 +109,20 @@ def test_sixteen_bits_keep_their_upper_half_and_their_transparent_color(tmp_path
     key = (0x12AB).to_bytes(2, "big") * (1 if color_type == 0 else 3)
     path = png(tmp_path / "deep.png", 16, color_type, rows, (b"tRNS", key))
     image = decode(ImageFiles(tmp_path, [path.name])[0], "L")
-    assert [image.getpixel((place, 0)) for place in (0, 1)] == [255, 0x80]
+    assert [image.getpixel((column, 0)) for column in (0, 1)] == [255, 0x80]
     opaque = png(tmp_path / "opaque.png", 16, color_type, rows)
     image = decode(ImageFiles(tmp_path, [opaque.name])[0], "L")
-    assert [image.getpixel((place, 0)) for place in (0, 1)] == [0x12, 0x80]
+    assert [image.getpixel((column, 0)) for column in (0, 1)] == [0x12, 0x80]
 
 
 def test_a_pgm_of_sixteen_bits_is_scaled_and_not_clipped(tmp_path):
     (tmp_path / "deep.pgm").write_bytes(b"P5 2 1 65535\n" + np.array([0x1234, 0xFFFF], dtype=">u2").tobytes())
     image = decode(ImageFiles(tmp_path, ["deep.pgm"])[0], "L")
-    assert [image.getpixel((place, 0)) for place in (0, 1)] == [0x12, 0xFF]
+    assert [image.getpixel((column, 0)) for column in (0, 1)] == [0x12, 0xFF]
 
 
 @pytest.mark.parametrize("mode", ["I", "F"])
-def test_thirty_two_bits_are_refused_because_their_range_is_not_known(tmp_path, mode):
+def test_32_bit_images_are_refused_because_their_range_is_unknown(tmp_path, mode):
     Image.new(mode, (2, 2), 700).save(tmp_path / "deep.tif")
     with pytest.raises(ImageError, match=r"row 1: .*deep.tif has 32 bits per pixel.*save it with 8 or 16 bits"):
         decode(ImageFiles(tmp_path, ["deep.tif"])[0])
@@ -140,8 +140,8 @@ def test_arrays_with_a_fourth_channel_are_transparent_too():
 def test_the_cache_and_every_worker_use_the_same_background(tmp_path):
     Image.new("RGBA", (4, 4), (*RED, 0)).save(tmp_path / "a.png")
     dataset = create_dataset("clear", ImageFiles(tmp_path, ["a.png"]), ["a"], ["train"])
-    kept, _ = cache_images(dataset, background="black")
-    assert kept.items[0].max() == 0
+    cached, _ = cache_images(dataset, background="black")
+    assert cached.items[0].max() == 0
     assert next(iter(Batches(dataset, background="black"))).images.max() == 0
     assert next(iter(Batches(dataset))).images.min() == 255
 
@@ -208,7 +208,7 @@ def test_photos_of_several_pictures_are_read_as_their_first(tmp_path):
     assert open_image(tmp_path / "stereo.jpg").convert("RGB").getpixel((0, 0))[0] > 150
 
 
-def test_no_other_place_opens_images():
+def test_no_other_module_opens_images():
     package = Path(kinfold.__file__).parent
     users = [path.name for path in package.rglob("*.py") if "Image.open(" in path.read_text()]
     assert users == ["image_reading.py"]

@@ -34,16 +34,16 @@ def damaged(tmp_path):
 
 
 @pytest.mark.parametrize("index", BROKEN)
-def test_a_broken_image_is_named_with_its_row_and_what_is_wrong(damaged, index):
+def test_a_broken_image_is_reported_with_its_row_and_the_reason(damaged, index):
     with pytest.raises(ImageError, match=rf"list.txt row {10 + index}: .*{NAMES[index]} {BROKEN[index]}"):
         decode(damaged.items[index])
 
 
 def test_broken_images_are_found_before_a_run(damaged):
     assert list(find_broken_images(damaged)) == list(BROKEN)
-    kept, broken = keep_readable(damaged, errors="skip")
-    assert (len(kept), list(broken)) == (2, list(BROKEN))
-    assert kept.labels.tolist() == [0, 1]
+    readable, broken = keep_readable(damaged, errors="skip")
+    assert (len(readable), list(broken)) == (2, list(BROKEN))
+    assert readable.labels.tolist() == [0, 1]
     with pytest.raises(ImageError, match=r"row 11: .*gone.jpg is missing \(4 such of 6"):
         keep_readable(damaged)
     with pytest.raises(ValueError, match="errors must be 'raise' or 'skip'"):
@@ -64,11 +64,11 @@ def test_a_run_stops_at_a_broken_image_or_skips_and_counts_it(damaged, workers):
 def test_the_cache_stops_or_skips_too(damaged):
     with pytest.raises(ImageError, match=r"gone.jpg is missing"):
         cache_images(damaged)
-    kept, skipped = cache_images(damaged, errors="skip")
-    assert (len(kept), list(skipped)) == (2, list(BROKEN))
+    cached, skipped = cache_images(damaged, errors="skip")
+    assert (len(cached), list(skipped)) == (2, list(BROKEN))
 
 
-def test_every_kind_of_image_becomes_color_or_grey(tmp_path):
+def test_every_kind_of_image_becomes_color_or_gray(tmp_path):
     color = Image.new("RGB", (4, 2), (255, 0, 0))
     for mode in ("L", "RGB", "RGBA", "P", "1", "LA", "CMYK"):
         color.convert(mode).save(tmp_path / f"{mode}.{'tif' if mode == 'CMYK' else 'png'}")

@@ -65,7 +65,7 @@ def test_each_epoch_and_seed_augments_the_same_item_in_another_way(pictures):
 
 
 def test_ranks_that_share_a_sampler_see_the_pictures_of_one_process(pictures):
-    def seen(rank, ranks):
+    def batches_of_rank(rank, ranks):
         # more draws than items: the second time an item comes, on whichever rank, it is cropped in another way
         sampler = samplers.create(
             "spc", pictures.labels, batch_size=6, per_class=2, batches=5, seed=1, rank=rank, ranks=ranks
@@ -74,23 +74,23 @@ def test_ranks_that_share_a_sampler_see_the_pictures_of_one_process(pictures):
 
     together = [
         tuple(torch.cat(parts) for parts in zip(*batch, strict=True))
-        for batch in zip(*(seen(rank, 3) for rank in range(3)), strict=True)
+        for batch in zip(*(batches_of_rank(rank, 3) for rank in range(3)), strict=True)
     ]
-    alone = seen(0, 1)
+    alone = batches_of_rank(0, 1)
     assert same(together, alone)
     images, _, items = (torch.cat(column) for column in zip(*alone, strict=True))
     first, again, *_ = (items == items[0]).nonzero().flatten().tolist()
     assert not torch.equal(images[first], images[again])
 
 
-def test_an_epoch_goes_on_after_the_batches_that_were_seen(pictures):
+def test_an_epoch_can_start_after_its_first_batches(pictures):
     for transform in (RandomResizedCrop(8), Resize(8)):
         sampler = samplers.create("spc", pictures.labels, batch_size=6, per_class=2, batches=5)
         batches = Batches(pictures, transform=Compose((transform, CenterCrop(8))), batch_sampler=sampler)
-        whole = tensors(batches, epoch=1)
+        all_batches = tensors(batches, epoch=1)
         batches.set_epoch(1, start=3)
         rest = [(batch.images, batch.labels, batch.indices) for batch in batches]
-        assert same(rest, whole[3:])
+        assert same(rest, all_batches[3:])
 
 
 @pytest.mark.parametrize("kind", ["shuffled", "sampled"])
@@ -99,19 +99,19 @@ def test_every_iteration_is_a_new_epoch(pictures, kind, transform):
     if transform is None:
         pictures = create_dataset("rows", Rows(np.arange(20.0).reshape(10, 2)), pictures.labels, ["train"] * 10)
 
-    def made():
+    def make_batches():
         if kind == "shuffled":
             return Batches(pictures, transform=transform, batch_size=4, shuffle=True)
         sampler = samplers.create("spc", pictures.labels, batch_size=6, per_class=2)
         return Batches(pictures, transform=transform, batch_sampler=sampler)
 
-    batches = made()
+    batches = make_batches()
     epochs = [[tuple(batch) for batch in batches] for _ in range(3)]
     assert not same(epochs[0], epochs[1])
-    assert all(same(epoch, tensors(made(), number)) for number, epoch in enumerate(epochs))
+    assert all(same(epoch, tensors(make_batches(), number)) for number, epoch in enumerate(epochs))
     batches.set_epoch(6, start=1)
-    assert same([tuple(batch) for batch in batches], tensors(made(), 6)[1:])
-    assert same([tuple(batch) for batch in batches], tensors(made(), 7)), "which leaves out nothing"
+    assert same([tuple(batch) for batch in batches], tensors(make_batches(), 6)[1:])
+    assert same([tuple(batch) for batch in batches], tensors(make_batches(), 7)), "which leaves out nothing"
 
 
 def test_nothing_touches_the_global_generator(pictures):
@@ -123,14 +123,14 @@ def test_nothing_touches_the_global_generator(pictures):
 
 def test_batches_have_images_labels_and_indices(pictures):
     batches = Batches(pictures, transform=RandomResizedCrop(8), batch_size=4)
-    found = list(batches)
-    assert len(batches) == len(found) == 3
-    assert found[0].images.shape == (4, 3, 8, 8)
-    assert found[0].images.dtype == torch.uint8
-    assert torch.cat([batch.indices for batch in found]).tolist() == list(range(10))
-    assert torch.equal(torch.cat([batch.labels for batch in found]), pictures.labels)
+    all_batches = list(batches)
+    assert len(batches) == len(all_batches) == 3
+    assert all_batches[0].images.shape == (4, 3, 8, 8)
+    assert all_batches[0].images.dtype == torch.uint8
+    assert torch.cat([batch.indices for batch in all_batches]).tolist() == list(range(10))
+    assert torch.equal(torch.cat([batch.labels for batch in all_batches]), pictures.labels)
     normal = next(iter(Batches(pictures, transform=RandomResizedCrop(8), normalize=IMAGENET, batch_size=4)))
-    assert torch.equal(normal.images, IMAGENET(found[0].images))
+    assert torch.equal(normal.images, IMAGENET(all_batches[0].images))
 
 
 class Twice:
@@ -168,7 +168,7 @@ def test_images_of_different_sizes_need_a_transform(pictures):
         Batches(pictures, batch_size=0)
 
 
-def test_arrays_of_small_images_in_grey_and_color():
+def test_arrays_of_small_images_in_gray_and_color():
     glyphs = create_dataset("g", Rows(np.arange(48, dtype=np.uint8).reshape(3, 4, 4)), [0, 0, 1], ["train"] * 3)
     plain = next(iter(Batches(glyphs, mode="L"))).images
     assert plain.shape == (3, 1, 4, 4)
@@ -177,25 +177,25 @@ def test_arrays_of_small_images_in_grey_and_color():
     assert next(iter(Batches(glyphs, mode="L", transform=RandomResizedCrop(2)))).images.shape == (3, 1, 2, 2)
 
 
-def test_features_come_as_they_are():
+def test_features_are_loaded_unchanged():
     rows = create_dataset("f", Rows(np.eye(4, dtype=np.float32)), [0, 0, 1, 1], ["train"] * 4)
     batch = next(iter(Batches(rows, batch_size=3)))
     assert torch.equal(batch.images, torch.eye(4)[:3])
 
 
 def test_the_cache_gives_the_same_batches(pictures):
-    kept, skipped = cache_images(pictures)
+    cached, skipped = cache_images(pictures)
     assert not skipped
     options = {"transform": RandomResizedCrop(8), "shuffle": True, "batch_size": 3}
-    assert same(tensors(Batches(kept, **options)), tensors(Batches(pictures, **options)))
-    assert kept.subset("train").items[9].shape == (20, 33, 3)
+    assert same(tensors(Batches(cached, **options)), tensors(Batches(pictures, **options)))
+    assert cached.subset("train").items[9].shape == (20, 33, 3)
 
 
 def test_the_cache_shrinks_large_images_and_stops_at_its_limit(pictures):
-    kept, _ = cache_images(pictures, short_side=10)
-    assert kept.items[0].shape == (10, 12, 3)
+    cached, _ = cache_images(pictures, short_side=10)
+    assert cached.items[0].shape == (10, 12, 3)
     expected = Resize(10)(decode(pictures.items[0]), torch.Generator())
-    assert kept.items[0].tobytes() == expected.tobytes()
+    assert cached.items[0].tobytes() == expected.tobytes()
     assert cache_images(pictures, short_side=100)[0].items[0].shape == (20, 24, 3)
     with pytest.raises(ValueError, match=r"already take more than .* GiB; give a smaller short_side"):
         cache_images(pictures, limit=2000)

@@ -84,7 +84,7 @@ def test_cub_boxes_crop_to_the_bird(tmp_path):
 
 def test_cub_names_an_image_without_a_class(tmp_path):
     folder = trees.cub_tree(tmp_path) / "CUB_200_2011"
-    trees.words(folder / "image_class_labels.txt", "1 1")
+    trees.write_lines(folder / "image_class_labels.txt", "1 1")
     with pytest.raises(ValueError, match=r"bird_2.jpg \(image 2\) has no class"):
         cub(tmp_path, check=False)
 
@@ -140,7 +140,7 @@ def test_sop_has_super_categories_as_coarse_labels(tmp_path):
 
 def test_sop_names_a_field_that_is_no_number(tmp_path):
     folder = trees.sop_tree(tmp_path) / "Stanford_Online_Products"
-    trees.words(folder / "Ebay_test.txt", "image_id class_id super_class_id path", "x 1 1 a.JPG")
+    trees.write_lines(folder / "Ebay_test.txt", "image_id class_id super_class_id path", "x 1 1 a.JPG")
     with pytest.raises(ValueError, match=r"Ebay_test.txt has a field that should be a number.*'x'"):
         sop(tmp_path, check=False)
 
@@ -159,7 +159,7 @@ def test_in_shop_has_queries_and_a_gallery(tmp_path):
 
 def test_in_shop_names_an_unknown_status(tmp_path):
     trees.in_shop_tree(tmp_path)
-    trees.words(tmp_path / "Eval/list_eval_partition.txt", "1", "header", "img/a.jpg id_1 galery")
+    trees.write_lines(tmp_path / "Eval/list_eval_partition.txt", "1", "header", "img/a.jpg id_1 galery")
     with pytest.raises(ValueError, match=re.escape("status 'galery' (did you mean 'gallery'?")):
         in_shop(tmp_path, check=False)
 
@@ -189,10 +189,10 @@ def test_a_missing_or_garbled_box_is_named(name, tmp_path):
     reader, tree = READERS[name]
     tree(tmp_path)
     listing = next(tmp_path.rglob("*bbox*.txt" if name == "in-shop" else "bounding_boxes.txt"))
-    whole = listing.read_text()
-    listing.write_text("\n".join(whole.splitlines()[:-1]))
+    content = listing.read_text()
+    listing.write_text("\n".join(content.splitlines()[:-1]))
     with pytest.raises(ValueError, match=f"{listing.name} has no box for"):
         reader(tmp_path, boxes=True, check=False)
-    listing.write_text(whole.rstrip()[:-1] + "x")
+    listing.write_text(content.rstrip()[:-1] + "x")
     with pytest.raises(ValueError, match=f"{listing.name} has a field that should be a number"):
         reader(tmp_path, boxes=True, check=False)

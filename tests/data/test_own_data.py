@@ -14,24 +14,24 @@ from kinfold.data.image_folder import folder
 from kinfold.data.image_table import table
 from kinfold.data.images import decode
 
-from .trees import picture, words
+from .trees import picture, write_lines
 
 
 def test_a_folder_has_a_class_for_each_sub_folder(tmp_path):
-    for place, path in enumerate(("wren/1.jpg", "wren/deeper/2.PNG", "robin/1.jpg", "robin/.hidden.jpg")):
-        picture(tmp_path / path, place)
-    words(tmp_path / "wren" / "notes.txt", "not an image")
+    for index, path in enumerate(("wren/1.jpg", "wren/deeper/2.PNG", "robin/1.jpg", "robin/.hidden.jpg")):
+        picture(tmp_path / path, index)
+    write_lines(tmp_path / "wren" / "notes.txt", "not an image")
     dataset = folder(tmp_path, split="test")
     assert dataset.classes == ("robin", "wren")
     assert dataset.labels.tolist() == [0, 1, 1]
     assert set(dataset.split) == {"test"}
 
 
-def test_a_folder_of_splits_is_recognised(tmp_path):
-    for place, path in enumerate(("train/wren/1.jpg", "test/robin/1.jpg", "validation/jay/1.jpg")):
-        picture(tmp_path / path, place)
+def test_a_folder_of_splits_is_recognized(tmp_path):
+    for index, path in enumerate(("train/wren/1.jpg", "test/robin/1.jpg", "validation/jay/1.jpg")):
+        picture(tmp_path / path, index)
     dataset = folder(tmp_path)
-    assert {word: dataset.subset(word).classes for word in ("train", "test", "validation")} == {
+    assert {split: dataset.subset(split).classes for split in ("train", "test", "validation")} == {
         "train": ("wren",),
         "test": ("robin",),
         "validation": ("jay",),
@@ -61,7 +61,7 @@ def test_a_table_has_all_its_columns(tmp_path):
     picture(tmp_path / "a.png", 1)
     picture(tmp_path / "b.png", 2)
     lines = ["a.png,wren,train,,2 1 8 6,bird", "", "b.png,fox,test,query,,mammal"]
-    words(tmp_path / "items.csv", "path,label,split,role,box,coarse", *lines)
+    write_lines(tmp_path / "items.csv", "path,label,split,role,box,coarse", *lines)
     dataset = table(tmp_path / "items.csv")
     assert dataset.classes == ("fox", "wren")
     assert dataset.role is not None
@@ -74,7 +74,7 @@ def test_a_table_has_all_its_columns(tmp_path):
 
 def test_a_table_may_name_its_columns_differently_and_keep_images_elsewhere(tmp_path):
     picture(tmp_path / "pictures" / "a.png")
-    words(tmp_path / "items.csv", "file,species", "a.png,7")
+    write_lines(tmp_path / "items.csv", "file,species", "a.png,7")
     columns = {"path": "file", "label": "species"}
     dataset = table(tmp_path / "items.csv", images=tmp_path / "pictures", columns=columns, split="test")
     assert dataset.classes == ("7",)
@@ -97,19 +97,19 @@ def test_a_table_may_name_its_columns_differently_and_keep_images_elsewhere(tmp_
         (["path,label,box", "a.png,x,5 2 3 9"], r"row 2: the box '5 2 3 9' must be four numbers"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_named_with_its_row(tmp_path, lines, message):
-    words(tmp_path / "items.csv", *lines)
+def test_an_error_in_a_table_is_reported_with_its_row(tmp_path, lines, message):
+    write_lines(tmp_path / "items.csv", *lines)
     with pytest.raises(ValueError, match=message):
         table(tmp_path / "items.csv")
 
 
 def test_unknown_columns_endings_and_files_are_explained(tmp_path):
-    words(tmp_path / "items.csv", "path,label", "a.png,x")
+    write_lines(tmp_path / "items.csv", "path,label", "a.png,x")
     with pytest.raises(ValueError, match=r"unknown column 'lable' \(did you mean 'label'"):
         table(tmp_path / "items.csv", columns={"lable": "x"})
     with pytest.raises(ValueError, match="has no column 'kind'"):
         table(tmp_path / "items.csv", columns={"coarse": "kind"})
-    words(tmp_path / "items.xls", "nothing")
+    write_lines(tmp_path / "items.xls", "nothing")
     with pytest.raises(ValueError, match=r"unknown kind of file '.xls'"):
         table(tmp_path / "items.xls")
     with pytest.raises(ValueError, match="there is no file"):
@@ -121,7 +121,7 @@ def test_unknown_columns_endings_and_files_are_explained(tmp_path):
 
 def test_parquet_says_that_it_needs_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    words(tmp_path / "items.parquet", "PAR1")
+    write_lines(tmp_path / "items.parquet", "PAR1")
     with pytest.raises(ImportError, match=r'needs pyarrow: pip install "kinfold\[parquet\]"'):
         table(tmp_path / "items.parquet")
 
@@ -145,7 +145,7 @@ def test_parquet_tables_and_features(tmp_path):
     parquet.write_table(pyarrow.table(nameless), tmp_path / "nameless.parquet")
     with pytest.raises(ValueError, match="row 2: the label is empty"):
         features(tmp_path / "nameless.parquet")
-    words(tmp_path / "cut.parquet", "PAR1")
+    write_lines(tmp_path / "cut.parquet", "PAR1")
     with pytest.raises(ValueError, match="not a readable Parquet file"):
         table(tmp_path / "cut.parquet")
 
@@ -162,8 +162,8 @@ def hugging_face_file(path, **more):
     parquet = pytest.importorskip("pyarrow.parquet")
     images = [{"bytes": encoded(color), "path": f"{color}.png"} for color in ("red", "green", "blue", "gray")]
     about = {"info": {"features": {"label": {"names": ["wren", "jay"], "_type": "ClassLabel"}}}}
-    made = pyarrow.table({"image": images, "label": [1, 0, 0, 1], **more})
-    parquet.write_table(made.replace_schema_metadata({"huggingface": json.dumps(about)}), path, row_group_size=2)
+    table = pyarrow.table({"image": images, "label": [1, 0, 0, 1], **more})
+    parquet.write_table(table.replace_schema_metadata({"huggingface": json.dumps(about)}), path, row_group_size=2)
     return path
 
 
@@ -207,8 +207,12 @@ def test_structs_without_bytes_are_paths_and_a_mixture_is_refused(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     picture(tmp_path / "a.png", 1)
     kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-    named, whole = {"bytes": None, "path": "a.png"}, {"bytes": encoded("red"), "path": None}
-    for name, cells in (("paths", [named, named]), ("mixed", [whole, named]), ("empty", [whole, None])):
+    path_only, bytes_only = {"bytes": None, "path": "a.png"}, {"bytes": encoded("red"), "path": None}
+    for name, cells in (
+        ("paths", [path_only, path_only]),
+        ("mixed", [bytes_only, path_only]),
+        ("empty", [bytes_only, None]),
+    ):
         rows = {"image": pyarrow.array(cells, kind), "label": ["a", "b"]}
         parquet.write_table(pyarrow.table(rows), tmp_path / f"{name}.parquet")
     assert decode(table(tmp_path / "paths.parquet").items[1]).size == (12, 8)
@@ -218,21 +222,21 @@ def test_structs_without_bytes_are_paths_and_a_mixture_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("note", ["[" * 100_000, "{}", '{"info": 3}', "not JSON"])
-def test_a_strange_note_about_class_names_is_left_alone(tmp_path, note):
+def test_unreadable_metadata_about_class_names_is_ignored(tmp_path, note):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    made = pyarrow.table({"path": ["a.png"], "label": [0]}).replace_schema_metadata({"huggingface": note})
-    parquet.write_table(made, tmp_path / "items.parquet")
+    rows = pyarrow.table({"path": ["a.png"], "label": [0]}).replace_schema_metadata({"huggingface": note})
+    parquet.write_table(rows, tmp_path / "items.parquet")
     assert table(tmp_path / "items.parquet").classes == ("0",)
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
-    words(tmp_path / "items.csv", "path,label, label", "a.png,x,y")
+    write_lines(tmp_path / "items.csv", "path,label, label", "a.png,x,y")
     with pytest.raises(
         ValueError, match=r"items.csv has two columns 'label', at positions 2 and 3; rename or remove one"
     ):
         table(tmp_path / "items.csv")
-    words(tmp_path / "blank.csv", "path,label,,", "a.png,x,,")
+    write_lines(tmp_path / "blank.csv", "path,label,,", "a.png,x,,")
     assert table(tmp_path / "blank.csv").classes == ("x",)
 
 
@@ -244,7 +248,7 @@ def test_features_of_an_npz_with_usual_names(tmp_path):
     assert dataset.subset("train").items.array().tolist() == [[1, 0, 0], [0, 0, 1]]
 
 
-def test_features_with_names_of_their_own(tmp_path):
+def test_features_with_custom_names(tmp_path):
     np.savez(tmp_path / "f.npz", clip=np.eye(2), kind=["a", "b"], family=["x", "x"], side=["query", "gallery"])
     columns = {"embedding": "clip", "label": "kind", "coarse": "family", "role": "side"}
     dataset = features(tmp_path / "f.npz", columns=columns, split="test")
@@ -260,14 +264,14 @@ def test_features_of_an_npy_stay_on_disk(tmp_path):
     np.save(tmp_path / "y.npy", np.array(["b", "a", "b", "a"]))
     dataset = features(tmp_path / "x.npy", labels=tmp_path / "y.npy")
     assert isinstance(dataset.items.array(), np.memmap)
-    kept = dataset.where(dataset.labels == 0)
-    assert kept.items[1].tolist() == [6.0, 7.0]
-    assert isinstance(kept.items[1], np.memmap)
-    words(tmp_path / "y.csv", "label,split", "b,train", "a,test", "b,train", "a,test")
+    selected = dataset.where(dataset.labels == 0)
+    assert selected.items[1].tolist() == [6.0, 7.0]
+    assert isinstance(selected.items[1], np.memmap)
+    write_lines(tmp_path / "y.csv", "label,split", "b,train", "a,test", "b,train", "a,test")
     assert len(features(tmp_path / "x.npy", labels=tmp_path / "y.csv").subset("test")) == 2
 
 
-def test_what_is_wrong_in_feature_files_is_explained(tmp_path):
+def test_errors_in_feature_files_are_explained(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 2)))
     with pytest.raises(ValueError, match="give the file of their labels"):
         features(tmp_path / "x.npy")
@@ -282,7 +286,7 @@ def test_what_is_wrong_in_feature_files_is_explained(tmp_path):
     np.savez(tmp_path / "nan.npz", x=np.array([[0.0], [np.nan]]), y=[0, 1])
     with pytest.raises(ValueError, match=r"row 1 \(counted from 0\) of the embeddings in .* holds NaN"):
         features(tmp_path / "nan.npz")
-    words(tmp_path / "no.npz", "not a zip")
+    write_lines(tmp_path / "no.npz", "not a zip")
     with pytest.raises(ValueError, match=r"not an .npz file"):
         features(tmp_path / "no.npz")
 

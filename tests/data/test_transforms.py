@@ -41,7 +41,7 @@ def test_resize_sets_the_short_side():
     assert Warp(16)(noise(), generator()).size == (16, 16)
 
 
-def test_centre_crop_takes_the_middle_and_pads_small_images():
+def test_center_crop_takes_the_middle_and_pads_small_images():
     pixels = np.arange(25, dtype=np.uint8).reshape(5, 5)
     assert np.asarray(CenterCrop(3)(Image.fromarray(pixels), generator())).tolist() == pixels[1:4, 1:4].tolist()
     padded = np.asarray(CenterCrop(7)(Image.fromarray(pixels), generator()))
@@ -49,7 +49,7 @@ def test_centre_crop_takes_the_middle_and_pads_small_images():
     assert padded[0].sum() == padded[:, 0].sum() == 0
 
 
-def test_random_crop_reaches_every_place():
+def test_random_crop_reaches_every_offset():
     pixels = Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4))
     corners = {RandomCrop(2)(pixels, generator(seed)).getpixel((0, 0)) for seed in range(200)}
     assert corners == {row * 4 + column for row in range(3) for column in range(3)}
@@ -66,11 +66,11 @@ def test_random_resized_crop_stays_in_its_ranges():
         assert 0.155 < (right - left) * (lower - upper) / (width * height) < 0.505
         assert 0.74 < (right - left) / (lower - upper) < 1.35
     # anywhere in the image, in both directions
-    places = np.array(
+    offsets = np.array(
         [[left / (width - right + left), upper / (height - lower + upper)] for left, upper, right, lower in boxes]
     )
-    assert (places.min(axis=0) < 0.05).all()
-    assert (places.max(axis=0) > 0.95).all()
+    assert (offsets.min(axis=0) < 0.05).all()
+    assert (offsets.max(axis=0) > 0.95).all()
     assert crop(noise(), generator()).size == (8, 8)
 
 
@@ -122,7 +122,7 @@ def test_normalizations_give_the_numbers_of_the_papers():
     assert batch.dtype == torch.uint8
 
 
-def test_wrong_batches_and_numbers_are_refused():
+def test_invalid_batches_and_numbers_are_errors():
     with pytest.raises(ValueError, match=r"uint8 images of shape \(B, 3, H, W\)"):
         IMAGENET(torch.zeros(1, 3, 2, 2))
     with pytest.raises(ValueError, match=r"uint8 images of shape \(B, 3, H, W\)"):

@@ -13,7 +13,7 @@ def picture(path: Path, color: int = 0, size: tuple[int, int] = (12, 8)) -> None
     Image.fromarray(pixels).save(path)
 
 
-def words(path: Path, *lines: str) -> None:
+def write_lines(path: Path, *lines: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
@@ -25,10 +25,10 @@ def cub_tree(root: Path) -> Path:
     images = [(number, f"{names[number]}/bird_{copy}.jpg") for number in (1, 100, 101) for copy in (1, 2)]
     for row, (_, path) in enumerate(images):
         picture(folder / "images" / path, row)
-    words(folder / "images.txt", *(f"{row} {path}" for row, (_, path) in enumerate(images, 1)))
-    words(folder / "image_class_labels.txt", *(f"{row} {number}" for row, (number, _) in enumerate(images, 1)))
-    words(folder / "classes.txt", *(f"{number} {name}" for number, name in names.items()))
-    words(folder / "bounding_boxes.txt", *(f"{row} 2.0 1.0 6.0 5.0" for row in range(1, len(images) + 1)))
+    write_lines(folder / "images.txt", *(f"{row} {path}" for row, (_, path) in enumerate(images, 1)))
+    write_lines(folder / "image_class_labels.txt", *(f"{row} {number}" for row, (number, _) in enumerate(images, 1)))
+    write_lines(folder / "classes.txt", *(f"{number} {name}" for number, name in names.items()))
+    write_lines(folder / "bounding_boxes.txt", *(f"{row} 2.0 1.0 6.0 5.0" for row in range(1, len(images) + 1)))
     return root
 
 
@@ -37,10 +37,10 @@ def cars_tree(root: Path) -> Path:
 
     fields = ["relative_im_path", "bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "test"]
     rows = np.zeros((1, 4), dtype=[(field, object) for field in fields])
-    for place, number in enumerate((1, 98, 99, 196)):
-        path = f"car_ims/{place + 1:06d}.jpg"
-        picture(root / path, place)
-        rows[0, place] = (path, 3, 2, 8, 6, number, place % 2)
+    for index, number in enumerate((1, 98, 99, 196)):
+        path = f"car_ims/{index + 1:06d}.jpg"
+        picture(root / path, index)
+        rows[0, index] = (path, 3, 2, 8, 6, number, index % 2)
     names = np.array([f"Maker Model {number}" for number in range(1, 197)], dtype=object)[None]
     savemat(root / "cars_annos.mat", {"annotations": rows, "class_names": names})
     return root
@@ -58,7 +58,7 @@ def sop_tree(root: Path) -> Path:
         picture(folder / path, row)
         lists[part].append(f"{row} {number} {kinds[kind]} {path}")
     for part, lines in lists.items():
-        words(folder / f"Ebay_{part}.txt", *lines)
+        write_lines(folder / f"Ebay_{part}.txt", *lines)
     return root
 
 
@@ -68,12 +68,12 @@ def in_shop_tree(root: Path) -> Path:
         ("img/MEN/Denim/id_00000080/01_1_front.jpg", "id_00000080", "query"),
         ("img/MEN/Denim/id_00000080/01_2_side.jpg", "id_00000080", "gallery"),
     ]
-    for place, (path, _, _) in enumerate(rows):
-        picture(root / "Img" / path, place)
+    for index, (path, _, _) in enumerate(rows):
+        picture(root / "Img" / path, index)
     listing = [f"{path:<70}{item} {part}" for path, item, part in rows]
-    words(root / "Eval/list_eval_partition.txt", "3", "image_name item_id evaluation_status", *listing)
+    write_lines(root / "Eval/list_eval_partition.txt", "3", "image_name item_id evaluation_status", *listing)
     boxes = [f"{path} 1 1 2 1 8 6" for path, _, _ in rows]
-    words(root / "Anno/list_bbox_inshop.txt", "3", "image_name clothes_type pose_type x_1 y_1 x_2 y_2", *boxes)
+    write_lines(root / "Anno/list_bbox_inshop.txt", "3", "image_name clothes_type pose_type x_1 y_1 x_2 y_2", *boxes)
     return root
 
 
@@ -86,7 +86,7 @@ def omniglot_tree(root: Path) -> Path:
 
 
 def imagenet_tree(root: Path) -> Path:
-    for place, word in enumerate(("n01440764", "n01443537", "n01484850", "n01491361")):
-        picture(root / "train" / word / f"{word}_1.JPEG", place)
-        picture(root / "val" / word / "ILSVRC2012_val_00000001.JPEG", place)
+    for index, wordnet_id in enumerate(("n01440764", "n01443537", "n01484850", "n01491361")):
+        picture(root / "train" / wordnet_id / f"{wordnet_id}_1.JPEG", index)
+        picture(root / "val" / wordnet_id / "ILSVRC2012_val_00000001.JPEG", index)
     return root

@@ -1,4 +1,4 @@
-"""What each rank of tests/models/test_rank_batch_norm.py runs, under torchrun with gloo."""
+"""What each process of tests/models/test_distributed_batch_norm.py runs, under torchrun with gloo."""
 
 import json
 import sys
@@ -20,17 +20,17 @@ def shares(ranks):
         alone, together = network, models.synchronize_batch_norm(networks()[name])
         for step in range(STEPS):
             images, weights = problem(step)
-            own = torch.tensor(sizes(ranks, step)[:rank]).sum().int().item()
-            part = slice(own, own + sizes(ranks, step)[rank])
+            first = torch.tensor(sizes(ranks, step)[:rank]).sum().int().item()
+            part = slice(first, first + sizes(ranks, step)[rank])
             expected = run(alone, images, weights)
-            found = run(together, images[part], weights[part])
-            alone_gradients, own_gradients = gradients(alone), gradients(together)
-            for gradient in own_gradients.values():
+            outputs = run(together, images[part], weights[part])
+            alone_gradients, rank_gradients = gradients(alone), gradients(together)
+            for gradient in rank_gradients.values():
                 dist.all_reduce(gradient)
             pairs = {
-                "outputs": (found[0], expected[0][part]),
-                "gradient of the images": (found[1], expected[1][part]),
-                **{f"gradient of {key}": (own_gradients[key], value) for key, value in alone_gradients.items()},
+                "outputs": (outputs[0], expected[0][part]),
+                "gradient of the images": (outputs[1], expected[1][part]),
+                **{f"gradient of {key}": (rank_gradients[key], value) for key, value in alone_gradients.items()},
                 **{key: (together.state_dict()[key], value) for key, value in alone.state_dict().items()},
             }
             for key, (one, other) in pairs.items():
@@ -55,8 +55,8 @@ def refusals(ranks):
 
 def half_precision(ranks):
     layer = models.synchronize_batch_norm(nn.BatchNorm1d(2))
-    found = layer(torch.tensor([[float(dist.get_rank()), 1000.0]], dtype=torch.bfloat16))
-    return [str(found.dtype), found.isfinite().all().item(), layer.running_mean.tolist()]
+    outputs = layer(torch.tensor([[float(dist.get_rank()), 1000.0]], dtype=torch.bfloat16))
+    return [str(outputs.dtype), outputs.isfinite().all().item(), layer.running_mean.tolist()]
 
 
 if __name__ == "__main__":

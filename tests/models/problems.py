@@ -11,16 +11,16 @@ def networks():
     """Name -> network, the same in every process; float64."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        found = {
+        networks_by_name = {
             "plain": _network(lambda width: nn.BatchNorm2d(width)),
             "cumulative average": _network(lambda width: nn.BatchNorm2d(width, momentum=None)),
             "no scale": _network(lambda width: nn.BatchNorm2d(width, affine=False, eps=0.1, momentum=0.7)),
             "no statistics": _network(lambda width: nn.BatchNorm2d(width, track_running_stats=False)),
         }
-        for network in found.values():
+        for network in networks_by_name.values():
             for parameter in network.parameters():
                 nn.init.normal_(parameter)
-    return found
+    return networks_by_name
 
 
 def _network(norm):

@@ -80,16 +80,16 @@ def test_keys_and_shapes_of_the_published_bn_inception():
 @pytest.mark.parametrize(("size", "last"), [(224, 7), (227, 7), (256, 8)])
 def test_bn_inception_has_the_sizes_of_the_caffe_model(size, last):
     backbone = models.create("bn-inception").backbone.eval()
-    found = {}
+    sizes = {}
     for block in INCEPTION:
         layer = backbone.get_submodule(f"inception_{block}_output")
-        layer.register_forward_hook(lambda _, __, maps, block=block: found.update({block: tuple(maps.shape[1:3])}))
+        layer.register_forward_hook(lambda _, __, maps, block=block: sizes.update({block: tuple(maps.shape[1:3])}))
     with torch.no_grad():
         maps = backbone(torch.zeros(1, 3, size, size))
     assert maps.shape == (1, 1024, last, last)
-    assert {block: channels for block, (channels, _) in found.items()} == {b: c for b, (c, _) in INCEPTION.items()}
+    assert {block: channels for block, (channels, _) in sizes.items()} == {b: c for b, (c, _) in INCEPTION.items()}
     if size == 224:
-        assert found == INCEPTION
+        assert sizes == INCEPTION
 
 
 def convolved(weights, name, maps, stride=1):
@@ -126,9 +126,9 @@ def test_bn_inception_computes_what_its_weights_say():
     maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
     for block in INCEPTION:
         maps = inception(weights, f"inception_{block}", maps)
-    found = backbone(images(96))
-    assert found.abs().max() > 1e-6
-    assert torch.allclose(found, maps, rtol=1e-9, atol=1e-12 * maps.abs().max().item())
+    features = backbone(images(96))
+    assert features.abs().max() > 1e-6
+    assert torch.allclose(features, maps, rtol=1e-9, atol=1e-12 * maps.abs().max().item())
 
 
 def test_resnet50_computes_what_the_one_of_transformers_computes():
@@ -140,9 +140,9 @@ def test_resnet50_computes_what_the_one_of_transformers_computes():
     assert {_key(key) for key in other.state_dict()} == set(weights)
     with torch.no_grad():
         expected = other(images(64)).last_hidden_state
-        found = backbone(images(64))
-    assert found.abs().max() > 1e-6
-    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12 * expected.abs().max().item())
+        features = backbone(images(64))
+    assert features.abs().max() > 1e-6
+    assert torch.allclose(features, expected, rtol=1e-9, atol=1e-12 * expected.abs().max().item())
 
 
 def _key(other):

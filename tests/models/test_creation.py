@@ -13,7 +13,7 @@ OPTIONS = {"features": {"width": 12}}
 INPUTS = {"conv4": (3, 1, 28, 28), "features": (3, 12), "bn-inception": (3, 3, 96, 96), "resnet50": (3, 3, 64, 64)}
 
 
-def made(name, **options):
+def create(name, **options):
     return models.create(name, backbone_options=OPTIONS.get(name), **options)
 
 
@@ -23,7 +23,7 @@ def values(shape, seed=0):
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_images_become_features_of_the_stated_width_and_embeddings_of_the_wanted_size(name):
-    embedder = made(name, dim=7).eval()
+    embedder = create(name, dim=7).eval()
     images = values(INPUTS[name])
     features, embeddings = embedder.features(images), embedder(images)
     assert features.shape == (3, embedder.backbone.width)
@@ -35,7 +35,7 @@ def test_images_become_features_of_the_stated_width_and_embeddings_of_the_wanted
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_stages_run_in_the_order_they_are_named(name):
-    backbone = made(name).backbone.eval()
+    backbone = create(name).backbone.eval()
     ran = []
     for stage in backbone.stages:
         backbone.get_submodule(stage).register_forward_hook(lambda *_, stage=stage: ran.append(stage))
@@ -45,7 +45,7 @@ def test_stages_run_in_the_order_they_are_named(name):
 
 
 def test_what_a_stage_gives_can_be_replaced():
-    backbone = made("bn-inception").backbone.eval()
+    backbone = create("bn-inception").backbone.eval()
     images = values((2, 3, 64, 64))
     plain = backbone(images)
     backbone.get_submodule("inception_4a_output").register_forward_hook(lambda _, __, maps: maps.flip(0))
@@ -55,7 +55,7 @@ def test_what_a_stage_gives_can_be_replaced():
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_pipeline_of_a_backbone_exists_and_reads_as_it_wants(name):
-    backbone = made(name).backbone
+    backbone = create(name).backbone
     if name == "features":
         assert backbone.pipeline is None
         assert backbone.mode is None
@@ -68,13 +68,13 @@ def test_pooling_against_loops():
     maps = values((2, 3, 4, 5))
     for item in range(2):
         for channel in range(3):
-            places = maps[item, channel].flatten().tolist()
-            mean, largest = sum(places) / 20, max(places)
+            pixels = maps[item, channel].flatten().tolist()
+            mean, largest = sum(pixels) / 20, max(pixels)
             assert pool_maps(maps, "avg")[item, channel].item() == pytest.approx(mean, abs=1e-6)
             assert pool_maps(maps, "max")[item, channel].item() == largest
             assert pool_maps(maps, "avg+max")[item, channel].item() == pytest.approx(mean + largest, abs=1e-6)
     assert torch.equal(pool_maps(maps[:, :, 0, 0], "avg+max"), maps[:, :, 0, 0])  # pooled already
-    embedder = made("conv4", pool="avg+max").eval()
+    embedder = create("conv4", pool="avg+max").eval()
     images = values(INPUTS["conv4"])
     assert torch.equal(embedder.features(images), pool_maps(embedder.backbone(images), "avg+max"))
 
@@ -88,13 +88,13 @@ def same(first, second):
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_seed_alone_decides_the_start_and_the_global_generator_is_left_alone(name):
     before = torch.get_rng_state()
-    first = made(name, seed=3)
+    first = create(name, seed=3)
     assert torch.equal(torch.get_rng_state(), before)
     torch.rand(5)
-    assert same(first, made(name, seed=3))
-    assert not torch.equal(first.head.weight, made(name, seed=4).head.weight)
+    assert same(first, create(name, seed=3))
+    assert not torch.equal(first.head.weight, create(name, seed=4).head.weight)
     if name != "features":
-        assert not same(first.backbone, made(name, seed=4).backbone)
+        assert not same(first.backbone, create(name, seed=4).backbone)
 
 
 def test_the_global_generator_is_given_back_when_a_network_cannot_be_made():
@@ -110,7 +110,7 @@ def test_the_head_starts_alike_whatever_the_backbone_drew():
     assert torch.equal(wide.head.weight, rows.head.weight)
 
 
-def test_conv4_takes_grey_and_color_of_several_sizes_and_every_weight_learns():
+def test_conv4_takes_gray_and_color_of_several_sizes_and_every_weight_learns():
     for channels, size in ((1, 28), (1, 32), (3, 105), (1, 8)):
         embedder = models.create("conv4", dim=5, backbone_options={"channels": channels, "width": 16})
         embedder(values((4, channels, size, size))).square().sum().backward()
@@ -130,13 +130,13 @@ def test_mlp_head_has_the_layers_that_were_asked_for():
 
 
 def test_rows_of_a_half_precision_file_are_taken_as_float32():
-    embedder = made("features")
+    embedder = create("features")
     rows = values((3, 12)).half()
     assert torch.equal(embedder.features(rows), rows.float())
     assert embedder.features(rows.double()).dtype == torch.float64
 
 
-def test_mistakes_are_named():
+def test_invalid_options_are_errors_with_an_explanation():
     with pytest.raises(ValueError, match="did you mean 'conv4'"):
         models.create("conv-4")
     with pytest.raises(ValueError, match="did you mean 'linear'"):
@@ -158,7 +158,7 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"pipeline\('small-grey'\).normalize\(images\)"):
         models.create("conv4")(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"expected features of shape \(B, 12\), got \(3, 11\)"):
-        made("features")(torch.zeros(3, 11))
+        create("features")(torch.zeros(3, 11))
     with pytest.raises(ValueError, match="channels must be 1"):
         models.create("conv4", backbone_options={"channels": 2})
 
@@ -173,7 +173,7 @@ class Foreign(models.Backbone):
         return images
 
 
-def test_a_backbone_of_ones_own_is_registered_and_used(own_names):
+def test_a_custom_backbone_is_registered_and_used(own_names):
     registry.register("backbones", "foreign", f"{__name__}:Foreign")
     registry.register("backbones", "no-backbone", "torch.nn:ReLU")
     assert "foreign" in kinfold.list("backbones")

@@ -16,9 +16,9 @@ from tests.models.problems import STEPS, gradients, networks, problem, run
 def test_ranks_give_what_one_process_gives(ranks, tmp_path):
     out = tmp_path / "found.json"
     torchrun.run(ranks, "tests.models.distributed_run", out)
-    found = json.loads(out.read_text())
-    assert len(found) == ranks
-    for on_rank in found:
+    results = json.loads(out.read_text())
+    assert len(results) == ranks
+    for on_rank in results:
         gaps = on_rank["gaps"]
         compared = {key.split(": ")[1] for key in gaps}
         assert {

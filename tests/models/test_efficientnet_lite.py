@@ -80,14 +80,14 @@ def test_photos_of_one_kind_lie_together_and_near_their_stored_features(embedder
         batches = [batch.images for batch in Batches(dataset, chosen.test, chosen.normalize, batch_size=20)]
         features = torch.cat([embedder.features(images) for images in batches])
         untrained = torch.cat([random.features(images) for images in batches])
-    found, lost = (
+    recall, untrained_recall = (
         metrics.evaluate(rows, dataset.labels, metrics=["recall@1"])["recall@1"] for rows in (features, untrained)
     )
-    assert found > 0.5  # chance is 5 in 59
-    assert found > lost + 0.2
+    assert recall > 0.5  # chance is 5 in 59
+    assert recall > untrained_recall + 0.2
     # the stored ones are of the originals, these of pictures 96 pixels high: alike, not equal
     unit, other = (torch.nn.functional.normalize(rows - rows.mean(dim=0)) for rows in (features, stored))
     similarity = unit @ other.T
-    own = similarity.diagonal()
-    assert own.mean() > 0.3
-    assert (similarity.argmax(dim=1) == torch.arange(len(own))).float().mean() > 0.5  # chance is 1 in 60
+    same_photo = similarity.diagonal()
+    assert same_photo.mean() > 0.3
+    assert (similarity.argmax(dim=1) == torch.arange(len(same_photo))).float().mean() > 0.5  # chance is 1 in 60

@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx", reason="the extra export is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
 FORMATS = {"onnx": "model.onnx", "torch": "model.pt2"}
-GREY = Normalize((0.5,), (0.25,))
+GRAY = Normalize((0.5,), (0.25,))
 
 
 def colorful(dim=5):
@@ -87,19 +87,19 @@ def test_real_glyphs_through_conv4(name, batch_norm, tmp_path):
     glyphs = kinfold.data.load("glyphs").subset("test")
     images = torch.from_numpy(np.stack([glyphs.items[index] for index in range(0, 9000, 300)]))[:, None]
     network = models.create("conv4", dim=16, batch_norm=batch_norm).eval()
-    deployed = DeployedModel(network, GREY, unit=True)
+    deployed = DeployedModel(network, GRAY, unit=True)
     written = export(deployed, tmp_path / name, images[:8])
     with torch.inference_mode():
         expected = deployed(images).numpy()
-    found = answers(written.path, images)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    embeddings = answers(written.path, images)
+    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
     assert (written.metadata["mode"], written.metadata["size"]) == ("L", "28 x 28")
 
 
 def test_batch_norm_over_ranks_is_written_as_any_other(tmp_path):
     network = models.synchronize_batch_norm(models.create("conv4", dim=8)).eval()
-    written = export(DeployedModel(network, GREY, unit=True), tmp_path / "model.onnx", pictures(2, channels=1, size=28))
+    written = export(DeployedModel(network, GRAY, unit=True), tmp_path / "model.onnx", pictures(2, channels=1, size=28))
     assert written.difference < 1e-5
 
 
@@ -166,8 +166,8 @@ def test_neither_pictures_nor_folders_of_this_machine_travel_with_the_model(tmp_
             assert (private if isinstance(private, bytes) else private.encode()) not in content
     with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
         traced = next(name for name in archive.namelist() if "sample_inputs" in name)
-        (kept,), _ = torch.load(io.BytesIO(archive.read(traced)), weights_only=True)
-        assert not kept.any()
+        (example,), _ = torch.load(io.BytesIO(archive.read(traced)), weights_only=True)
+        assert not example.any()
 
 
 def test_the_archive_holds_no_pickled_weights(tmp_path):
@@ -221,7 +221,7 @@ class Moody(nn.Module):
         return rows if rows.sum() > 0 else -rows
 
 
-def test_what_cannot_be_written_is_an_error_that_says_so(tmp_path):
+def test_a_model_that_cannot_be_exported_is_an_error(tmp_path):
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ExportError, match="not finite"):
         export(DeployedModel(Logarithm(), None, unit=False), tmp_path / "model.onnx", rows)
@@ -250,11 +250,11 @@ def test_a_missing_package_is_named(missing, tmp_path, monkeypatch):
         ({"tolerance": 0.0}, "tolerance must be above 0"),
     ],
 )
-def test_wrong_input(changes, message, tmp_path):
-    given = {"path": "model.onnx", "example": torch.ones(2, 3), **changes}
-    given["path"] = tmp_path / given["path"]
+def test_invalid_input_is_an_error(changes, message, tmp_path):
+    arguments = {"path": "model.onnx", "example": torch.ones(2, 3), **changes}
+    arguments["path"] = tmp_path / arguments["path"]
     with pytest.raises(ValueError, match=message):
-        export(DeployedModel(nn.Identity(), None, unit=True), **given)
+        export(DeployedModel(nn.Identity(), None, unit=True), **arguments)
 
 
 def test_the_model_and_the_global_generator_stay_as_they_are(tmp_path):

@@ -15,15 +15,15 @@ def values(*shape, seed=0):
 
 
 def test_parts_are_unit_vectors_of_all_features_and_the_embedding_holds_them_side_by_side():
-    made = IndependentHeads(width=7, dim=6, branches=3).double()
+    heads = IndependentHeads(width=7, dim=6, branches=3).double()
     rows = values(5, 7)
-    output = made(rows)
+    output = heads(rows)
     for k in range(3):
-        raw = rows @ made.nodes.weight[k].T + made.nodes.bias[k]
+        raw = rows @ heads.nodes.weight[k].T + heads.nodes.bias[k]
         torch.testing.assert_close(output.parts[:, k], raw / raw.norm(dim=1, keepdim=True))
     assert torch.equal(output.embeddings, torch.cat([output.parts[:, k] for k in range(3)], dim=1))
-    assert torch.equal(made.eval()(rows), output.embeddings)
-    assert made.assignment(output) is None
+    assert torch.equal(heads.eval()(rows), output.embeddings)
+    assert heads.assignment(output) is None
 
 
 def test_decorrelation_is_the_mean_square_of_the_covariance_between_parts():
@@ -42,7 +42,7 @@ def test_decorrelation_is_the_mean_square_of_the_covariance_between_parts():
     assert torch.autograd.gradcheck(compute_cross_covariance, parts.requires_grad_())
 
 
-def test_decorrelation_does_not_see_a_rotation_of_a_part_and_vanishes_for_parts_that_say_other_things():
+def test_decorrelation_ignores_rotations_of_a_part_and_is_zero_for_uncorrelated_parts():
     parts = values(40, 2, 3)
     turned = parts.clone()
     turned[:, 1] = parts[:, 1] @ torch.linalg.qr(values(3, 3, seed=1)).Q
@@ -53,15 +53,15 @@ def test_decorrelation_does_not_see_a_rotation_of_a_part_and_vanishes_for_parts_
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 2), (0, 3, 2), (5, 1, 4)])
-def test_decorrelation_of_nothing_to_compare_is_a_zero_with_a_graph(shape):
+def test_decorrelation_without_pairs_is_a_differentiable_zero(shape):
     parts = values(*shape).requires_grad_()
-    found = compute_cross_covariance(parts)
-    assert found.item() == 0
-    found.backward()
+    covariance = compute_cross_covariance(parts)
+    assert covariance.item() == 0
+    covariance.backward()
     assert not parts.grad.any()
 
 
-def test_what_does_not_fit_is_named():
+def test_invalid_options_are_errors():
     with pytest.raises(ValueError, match="cannot be divided evenly by 4 branches"):
         models.create("conv4", 10, "independent")
     with pytest.raises(ValueError, match="decorrelation_weight must be a number of at least 0"):

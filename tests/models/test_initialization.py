@@ -27,14 +27,14 @@ def test_the_head_gives_what_sklearn_gives_up_to_one_scale(how, dim):
     head = models.initialize(nn.Linear(12, dim).double(), features, how)
     reference = PCA(dim, svd_solver="full").fit(features.numpy())
     expected = torch.from_numpy(reference.transform(features.numpy()) * reference.singular_values_ ** -POWERS[how])
-    found = head(features).detach()
+    outputs = head(features).detach()
     expected *= (len(features) / expected.square().sum()).sqrt()
-    signs = (found * expected).sum(dim=0).sign()
-    assert torch.allclose(found, expected * signs, rtol=1e-9, atol=1e-9)
+    signs = (outputs * expected).sum(dim=0).sign()
+    assert torch.allclose(outputs, expected * signs, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("how", POWERS)
-def test_outputs_are_centred_uncorrelated_and_of_norm_about_one(how):
+def test_outputs_are_centered_uncorrelated_and_of_norm_about_one(how):
     features = rows()
     outputs = models.initialize(nn.Linear(12, 6), features, how)(features).detach().double()
     assert outputs.mean(dim=0).abs().max() < 1e-5
@@ -69,7 +69,7 @@ def test_features_of_any_precision_and_of_many_blocks():
     assert torch.allclose(cosines.abs(), torch.ones(4, dtype=torch.float64), atol=1e-5)
 
 
-def test_what_cannot_start_from_components_says_so():
+def test_invalid_initializations_are_errors():
     features = rows()
     with pytest.raises(ValueError, match=r"only linear heads can be initialized from principal components.*Sequential"):
         models.initialize(models.create("features", 4, "mlp", backbone_options={"width": 12}).head, features, "pca")
@@ -94,17 +94,17 @@ def test_what_cannot_start_from_components_says_so():
         models.initialize(nn.Linear(12, 4), features, "pca")
 
 
-def test_the_branches_of_a_relational_head_start_from_their_own_stretch_of_the_features():
+def test_each_branch_of_a_relational_head_starts_from_its_chunk_of_the_features():
     features = rows()
     head = models.create("features", 4, "relational", backbone_options={"width": 12}, head_options={"branches": 2}).head
     assert models.initialize(head, features, "half-whiten") is head
     for number in range(2):
-        stretch = features[:, 6 * number : 6 * number + 6]
-        alone = models.initialize(nn.Linear(6, 2), stretch, "half-whiten")
+        chunk = features[:, 6 * number : 6 * number + 6]
+        alone = models.initialize(nn.Linear(6, 2), chunk, "half-whiten")
         assert torch.equal(head.nodes.weight[number], alone.weight)
         assert torch.equal(head.nodes.bias[number], alone.bias)
-    whole = {"branches": 2, "branch_input": "full"}
-    head = models.create("features", 4, "relational", backbone_options={"width": 12}, head_options=whole).head
+    full_input = {"branches": 2, "branch_input": "full"}
+    head = models.create("features", 4, "relational", backbone_options={"width": 12}, head_options=full_input).head
     with pytest.raises(ValueError, match='branch_input="chunk", or init = "random"'):
         models.initialize(head, features, "pca")
 

@@ -63,17 +63,17 @@ class GoogLeNet(nn.Module):
 
 @pytest.fixture
 def torchvision(monkeypatch):
-    asked = []
+    requests = []
 
     def recorded(network):
-        return lambda **options: asked.append(options) or network()
+        return lambda **options: requests.append(options) or network()
 
     library = ModuleType("torchvision.models")
     library.densenet201 = recorded(DenseNet)
     library.googlenet = recorded(GoogLeNet)
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     monkeypatch.setitem(sys.modules, "torchvision.models", library)
-    return asked
+    return requests
 
 
 def images(size=64):
@@ -106,13 +106,13 @@ def test_googlenet_runs_its_children_in_order_on_what_it_was_trained_with(torchv
         assert name not in ("fc", "aux1", "aux2")
         expected = layer(expected)
     ran.clear()
-    found = backbone((pixels - mean) / deviation)
-    assert torch.allclose(found, expected.clamp_min(0), atol=1e-5)
-    assert found.shape == (2, 1024, 4, 4)
+    features = backbone((pixels - mean) / deviation)
+    assert torch.allclose(features, expected.clamp_min(0), atol=1e-5)
+    assert features.shape == (2, 1024, 4, 4)
     assert tuple(ran) == backbone.stages
 
 
-def test_published_weights_are_asked_for_by_one_word(torchvision):
+def test_published_weights_are_requested_by_one_name(torchvision):
     models.create("densenet201", weights="imagenet")
     models.create("googlenet", weights="pretrained")
     assert torchvision == [{"weights": "IMAGENET1K_V1"}] * 2
@@ -152,16 +152,16 @@ class TimmNetwork(nn.Module):
 
 @pytest.fixture
 def timm(monkeypatch):
-    asked = []
+    requests = []
 
     def create_model(name, pretrained, num_classes):
-        asked.append((name, pretrained))
+        requests.append((name, pretrained))
         if name not in ("resnet18", "vit", "densenet201"):
             raise RuntimeError(f"Unknown model ({name})")
         return TimmNetwork(name == "vit", num_classes)
 
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
-    return asked
+    return requests
 
 
 def test_any_model_of_timm_gives_maps_or_what_it_pools_itself(timm):
@@ -181,7 +181,7 @@ def test_a_model_with_a_normalization_of_its_own_names_no_pipeline(timm, monkeyp
     assert models.create("timm/vit").backbone.pipeline is None
 
 
-def test_a_name_that_timm_does_not_know_is_an_error_in_words(timm):
+def test_a_name_unknown_to_timm_is_an_error_with_an_explanation(timm):
     with pytest.raises(ValueError, match=r"timm cannot make 'resnet_18': Unknown model"):
         models.create("timm/resnet_18")
 
@@ -252,14 +252,14 @@ def test_a_convolutional_network_of_transformers_gives_its_map(folder):
     assert embedder(images()).shape == (2, 3)
 
 
-def test_a_vision_transformer_gives_its_first_token_unless_told_otherwise(folder):
+def test_a_vision_transformer_returns_its_first_token_by_default(folder):
     name, network = folder("vit", weights=True)
-    found = network(images(32))
+    embeddings = network(images(32))
     expected = {
-        "auto": found.last_hidden_state[:, 0],  # its pooler has a dense layer
-        "first-token": found.last_hidden_state[:, 0],
-        "mean-token": found.last_hidden_state.mean(dim=1),
-        "pooler": found.pooler_output,
+        "auto": embeddings.last_hidden_state[:, 0],  # its pooler has a dense layer
+        "first-token": embeddings.last_hidden_state[:, 0],
+        "mean-token": embeddings.last_hidden_state.mean(dim=1),
+        "pooler": embeddings.pooler_output,
     }
     for output, features in expected.items():
         embedder = models.create(name, weights="pretrained", backbone_options={"output": output}).eval()
@@ -324,8 +324,8 @@ def test_code_that_a_folder_brings_along_never_runs(folder, tmp_path, monkeypatc
     del folder  # transformers is there, and offline
     evil = tmp_path / "evil"
     evil.mkdir()
-    places = {"AutoConfig": "code.Config", "AutoModel": "code.Model"}
-    (evil / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": places}))
+    auto_map = {"AutoConfig": "code.Config", "AutoModel": "code.Model"}
+    (evil / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": auto_map}))
     (evil / "code.py").write_text(
         "from pathlib import Path\n"
         "from transformers import PretrainedConfig, PreTrainedModel\n"

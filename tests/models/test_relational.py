@@ -18,21 +18,23 @@ from tests.models.relational import CHUNK, FULL, by_loops, head, source, values
 @pytest.mark.parametrize("branch_input", [CHUNK, FULL])
 @pytest.mark.parametrize(("width", "dim", "branches"), [(12, 6, 3), (8, 8, 4), (10, 4, 2), (5, 3, 1), (14, 7, 7)])
 def test_the_forward_pass_is_that_of_the_equations(width, dim, branches, branch_input):
-    made = head(width, dim, branches, branch_input)
+    relational_head = head(width, dim, branches, branch_input)
     features = values(9, width)
-    expected = by_loops(made, features)
-    output = made(features)
+    expected = by_loops(relational_head, features)
+    output = relational_head(features)
     torch.testing.assert_close(output.embeddings, expected["z"])
     torch.testing.assert_close(output.parts, expected["v"])
     torch.testing.assert_close(output.errors, expected["e"])
-    torch.testing.assert_close(made.compute_edge_weights(made.split_features(features)), expected["r"])
+    torch.testing.assert_close(
+        relational_head.compute_edge_weights(relational_head.split_features(features)), expected["r"]
+    )
     # the example would show nothing if no score, or every score, were cut off
     assert branches == 1 or 0 < float((expected["r"] == 0).double().mean()) < 1
-    term = made.terms(output)["reconstruction"]
+    term = relational_head.terms(output)["reconstruction"]
     torch.testing.assert_close(term.value, expected["e"].mean())
     best = [min(range(branches), key=lambda k, row=row: row[k]) for row in expected["e"].tolist()]
-    assert made.assignment(output).tolist() == [[k == b for k in range(branches)] for b in best]
-    torch.testing.assert_close(made.eval()(features), expected["z"])
+    assert relational_head.assignment(output).tolist() == [[k == b for k in range(branches)] for b in best]
+    torch.testing.assert_close(relational_head.eval()(features), expected["z"])
 
 
 def test_branches_of_full_input_may_be_any_number_that_shares_the_dimension():
@@ -55,26 +57,31 @@ def test_the_embedding_starts_as_the_nodes_side_by_side(branch_input):
 
 
 def test_weights_start_with_the_variance_of_fan_out_and_without_bias():
-    made = RelationalHead(width=2000, dim=400, branches=2)
-    for part, size in ((made.nodes, 200), (made.decoders, 1000), (made.sources, 200), (made.targets, 200)):
+    relational_head = RelationalHead(width=2000, dim=400, branches=2)
+    for part, size in (
+        (relational_head.nodes, 200),
+        (relational_head.decoders, 1000),
+        (relational_head.sources, 200),
+        (relational_head.targets, 200),
+    ):
         for matrix in part.weight:
             assert float(matrix.detach().std()) == pytest.approx(math.sqrt(2 / size), rel=0.02)
         assert not part.bias.any()
-    assert float(made.score.weight.detach().std()) == pytest.approx(math.sqrt(2), rel=0.2)
-    assert not made.score.bias.any()
+    assert float(relational_head.score.weight.detach().std()) == pytest.approx(math.sqrt(2), rel=0.2)
+    assert not relational_head.score.bias.any()
 
 
 # -- as a head among others ---------------------------------------------------------------------------------------
 
 
 def test_weights_survive_a_round_trip_and_the_seed_alone_decides_them():
-    made = [models.create("conv4", 8, "relational", seed=seed) for seed in (3, 3, 4)]
+    embedders = [models.create("conv4", 8, "relational", seed=seed) for seed in (3, 3, 4)]
     images = torch.randn(3, 1, 28, 28)
-    first, same, other = (network.eval()(images) for network in made)
+    first, same, other = (network.eval()(images) for network in embedders)
     assert torch.equal(first, same)
     assert not torch.allclose(first, other)
-    made[2].load_state_dict(made[0].state_dict())
-    assert torch.equal(made[2](images), first)
+    embedders[2].load_state_dict(embedders[0].state_dict())
+    assert torch.equal(embedders[2](images), first)
 
 
 def test_training_gives_everything_and_evaluation_the_embedding_alone():
@@ -99,10 +106,10 @@ def test_training_gives_everything_and_evaluation_the_embedding_alone():
         ({"brances": 4}, "did you mean 'branches'"),
     ],
 )
-def test_what_does_not_fit_is_named_with_a_way_out(options, message):
-    given = {"width": 16, "dim": 8, **options}
+def test_mismatched_sizes_are_errors_with_a_fix(options, message):
+    arguments = {"width": 16, "dim": 8, **options}
     with pytest.raises(ValueError, match=message):
-        kinfold.registry.create("heads", "relational", **given)
+        kinfold.registry.create("heads", "relational", **arguments)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
@@ -125,19 +132,19 @@ def test_an_exported_file_gives_the_same_embeddings(name, kind, tmp_path):
     for inputs in (rows, rows[:1]):
         if path.suffix == ".onnx":
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            found = session.run(None, {"features": inputs.numpy()})[0]
+            exported = session.run(None, {"features": inputs.numpy()})[0]
         else:
-            found = torch.export.load(path).module()(inputs).detach().numpy()
-        np.testing.assert_allclose(found, network.eval()(inputs).detach().numpy(), atol=1e-5)
+            exported = torch.export.load(path).module()(inputs).detach().numpy()
+        np.testing.assert_allclose(exported, network.eval()(inputs).detach().numpy(), atol=1e-5)
 
 
 def test_maps_are_linear_layers_side_by_side():
     maps = ParallelLinear(3, 4, 2).double()
     with torch.no_grad():
         maps.bias.copy_(values(3, 2))
-    own, common = values(5, 3, 4), values(5, 1, 4)
+    separate, common = values(5, 3, 4), values(5, 1, 4)
     for k in range(3):
         layer = nn.Linear(4, 2).double()
         layer.weight.data, layer.bias.data = maps.weight.data[k], maps.bias.data[k]
-        torch.testing.assert_close(maps(own)[:, k], layer(own[:, k]))
+        torch.testing.assert_close(maps(separate)[:, k], layer(separate[:, k]))
         torch.testing.assert_close(maps(common)[:, k], layer(common[:, 0]))

@@ -22,8 +22,8 @@ def published():
 
 
 def loads(path, published, name="bn-inception"):
-    found = models.create(name, weights=path).backbone.state_dict()
-    return all(torch.equal(found[key], value) for key, value in published.items() if "last_linear" not in key)
+    state = models.create(name, weights=path).backbone.state_dict()
+    return all(torch.equal(state[key], value) for key, value in published.items() if "last_linear" not in key)
 
 
 def test_pth_and_safetensors_files_are_loaded(published, tmp_path):
@@ -41,8 +41,8 @@ def test_habits_of_published_files_are_tolerated(published, tmp_path):
     torch.save({key: v[None] if "_bn." in key else v for key, v in published.items()}, tmp_path / "early.pth")
     assert loads(tmp_path / "early.pth", published)
     torch.save({key: v.half() if v.ndim == 4 else v for key, v in published.items()}, tmp_path / "half.pth")
-    found = models.create("bn-inception", weights=tmp_path / "half.pth").backbone
-    assert torch.equal(found.conv2_3x3.weight, published["conv2_3x3.weight"].half().float())
+    backbone = models.create("bn-inception", weights=tmp_path / "half.pth").backbone
+    assert torch.equal(backbone.conv2_3x3.weight, published["conv2_3x3.weight"].half().float())
 
 
 def test_the_head_does_not_depend_on_the_weights(published, tmp_path):
@@ -60,17 +60,17 @@ def refused(weights, tmp_path, name="bn-inception"):
 
 def test_missing_unexpected_and_misshapen_keys_are_named(published, tmp_path):
     missing = {key: value for key, value in published.items() if not key.startswith("inception_5b")}
-    said = refused(missing, tmp_path)
-    assert "missing: inception_5b_1x1.weight, inception_5b_1x1.bias" in said
-    assert "and 38 more" in said  # seven convolutions of six entries each, four of them shown
-    assert "bn_inception-52deb4733.pth" in said
-    assert "list_weight_shapes(backbone) lists its 414 keys" in said
-    assert "unexpected:" not in said
-    said = refused(published | {"inception_6a_1x1.weight": torch.zeros(1)}, tmp_path)
-    assert "unexpected: inception_6a_1x1.weight." in said
-    assert "missing:" not in said
-    said = refused(published | {"conv2_3x3.weight": torch.zeros(192, 64, 1, 1)}, tmp_path)
-    assert "of another shape: conv2_3x3.weight is 192 x 64 x 1 x 1, not 192 x 64 x 3 x 3" in said
+    message = refused(missing, tmp_path)
+    assert "missing: inception_5b_1x1.weight, inception_5b_1x1.bias" in message
+    assert "and 38 more" in message  # seven convolutions of six entries each, four of them shown
+    assert "bn_inception-52deb4733.pth" in message
+    assert "list_weight_shapes(backbone) lists its 414 keys" in message
+    assert "unexpected:" not in message
+    message = refused(published | {"inception_6a_1x1.weight": torch.zeros(1)}, tmp_path)
+    assert "unexpected: inception_6a_1x1.weight." in message
+    assert "missing:" not in message
+    message = refused(published | {"conv2_3x3.weight": torch.zeros(192, 64, 1, 1)}, tmp_path)
+    assert "of another shape: conv2_3x3.weight is 192 x 64 x 1 x 1, not 192 x 64 x 3 x 3" in message
 
 
 def test_a_file_that_does_not_fit_changes_nothing(published, tmp_path):
@@ -83,9 +83,9 @@ def test_a_file_that_does_not_fit_changes_nothing(published, tmp_path):
 
 
 def test_the_file_of_another_network_is_refused(published, tmp_path):
-    said = refused(published, tmp_path, name="resnet50")
-    assert "missing: conv1.weight" in said
-    assert "torchvision's resnet50" in said
+    message = refused(published, tmp_path, name="resnet50")
+    assert "missing: conv1.weight" in message
+    assert "torchvision's resnet50" in message
 
 
 def test_the_manifest_lists_keys_and_shapes_without_counters():
@@ -117,7 +117,7 @@ def test_a_file_that_would_run_code_is_refused_and_does_not_run_it(tmp_path):
     assert mark.exists()  # it would have
 
 
-def test_what_is_no_weight_file_says_so(tmp_path):
+def test_an_error_explains_why_a_file_holds_no_weights(tmp_path):
     with pytest.raises(ValueError, match=r"there is no weight file .*imagenett"):
         models.create("resnet50", weights="imagenett")
     (tmp_path / "w.bin").write_bytes(b"x")

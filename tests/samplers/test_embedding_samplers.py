@@ -72,11 +72,11 @@ def redraw(sampler, epoch):
 def test_ddm_takes_the_candidate_with_the_smallest_wasserstein_distance(replacement, seed, epoch, bins):
     options = {"batch_size": 6, "per_class": 2, "pool": 14, "candidates": 6, "bins": bins, "seed": seed}
     sampler = make("ddm", LABELS, **options, replacement=replacement)
-    for points, candidates, taken in redraw(sampler, epoch):
+    for points, candidates, chosen in redraw(sampler, epoch):
         expected = [wasserstein(points, rows, bins) for rows in candidates]
         computed = compute_distribution_distances(torch.from_numpy(points), torch.from_numpy(candidates), bins).tolist()
         assert computed == pytest.approx(expected, abs=1e-9)
-        assert expected[taken] == pytest.approx(min(expected), abs=1e-9)
+        assert expected[chosen] == pytest.approx(min(expected), abs=1e-9)
 
 
 @pytest.mark.parametrize("replacement", ["when-needed", "study"])
@@ -85,11 +85,11 @@ def test_ddm_takes_the_candidate_with_the_smallest_wasserstein_distance(replacem
 def test_frd_takes_the_candidate_with_the_smallest_frechet_distance(replacement, seed, epoch, dim):
     options = {"batch_size": 6, "per_class": 2, "pool": 14, "candidates": 6, "seed": seed, "dim": dim}
     sampler = make("frd", LABELS, **options, replacement=replacement)
-    for points, candidates, taken in redraw(sampler, epoch):
+    for points, candidates, chosen in redraw(sampler, epoch):
         expected = [frechet(points, rows) for rows in candidates]
         computed = compute_frechet_distances(torch.from_numpy(points), torch.from_numpy(candidates)).tolist()
         assert computed == pytest.approx(expected, abs=2e-4)  # scipy's root of a singular matrix is good to 1e-5 or so
-        assert expected[taken] == pytest.approx(min(expected), abs=4e-4)
+        assert expected[chosen] == pytest.approx(min(expected), abs=4e-4)
 
 
 def test_the_frechet_distance_of_one_dimension_is_that_of_two_normal_distributions():
