@@ -1,4 +1,4 @@
-"""Losses that go wrong in the first training step, in the ways that runs of a bench go wrong."""
+"""Losses that fail in the first training step, in the ways that runs of a bench fail."""
 
 import os
 import signal
@@ -14,43 +14,43 @@ from kinfold.losses.contrastive import Contrastive
 
 
 class _Faulty(Contrastive):
-    """Wrong where gradients are asked for: when a run is put together, losses are tried without."""
+    """Fails only when gradients are enabled: a run is built without them."""
 
     def forward(self, *arguments, **options):
         if torch.is_grad_enabled():
-            self.go_wrong()
+            self.fail()
         return super().forward(*arguments, **options)
 
-    def go_wrong(self) -> None:
+    def fail(self) -> None:
         raise NotImplementedError
 
 
 class Raising(_Faulty):
-    def go_wrong(self):
+    def fail(self):
         raise RuntimeError("no such luck")
 
 
 class OutOfMemory(_Faulty):
-    def go_wrong(self):
+    def fail(self):
         raise MemoryError
 
 
 class Greedy(_Faulty):
     """Asks torch for more memory than any machine has."""
 
-    def go_wrong(self):
+    def fail(self):
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
 class Killed(_Faulty):
     """What the kernel does where memory is short."""
 
-    def go_wrong(self):
+    def fail(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Leaving(_Faulty):
-    def go_wrong(self):
+    def fail(self):
         sys.exit(3)
 
 
@@ -61,7 +61,7 @@ class Terminated(_Faulty):
         super().__init__()
         self.mark = Path(mark)
 
-    def go_wrong(self):
+    def fail(self):
         if not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -70,7 +70,7 @@ class Terminated(_Faulty):
 class KilledOnce(Terminated):
     """The kernel ends the worker, once for the whole bench."""
 
-    def go_wrong(self):
+    def fail(self):
         if not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -79,7 +79,7 @@ class KilledOnce(Terminated):
 class HangingOnce(Terminated):
     """Waits for something that never comes and takes no notice of SIGTERM, once for the whole bench."""
 
-    def go_wrong(self):
+    def fail(self):
         if not self.mark.exists():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.mark.touch()

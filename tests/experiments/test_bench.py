@@ -98,9 +98,9 @@ def test_tables_and_comparisons_are_over_repeats(bench, result):
     assert compared.pairs[0].difference == pytest.approx(difference)
     for method, numbers in values.items():
         interval = compute_interval(numbers)
-        shown = f"{100 * interval.mean:.1f} ± {100 * interval.half_width:.1f}"
-        assert shown in bench.table("tiny", result)
-        assert shown in bench.bench_folder.table.read_text()
+        expected = f"{100 * interval.mean:.1f} ± {100 * interval.half_width:.1f}"
+        assert expected in bench.table("tiny", result)
+        assert expected in bench.bench_folder.table.read_text()
         assert compared.intervals[method].mean == pytest.approx(interval.mean)
 
 
@@ -141,7 +141,7 @@ def test_the_caption_explains_the_number_after_the_mean(bench):
 def compared(bench, monkeypatch):
     """Comparisons of a bench whose repeats had these values, as printed in a style."""
 
-    def told(style="text", metric="map@r", **values):
+    def compare(style="text", metric="map@r", **values):
         monkeypatch.setattr(
             Bench, "values", lambda *_: {name: dict(enumerate(expected)) for name, expected in values.items()}
         )
@@ -149,7 +149,7 @@ def compared(bench, monkeypatch):
         settings = replace(bench.suite, metric=metric, baseline=None, base=base)
         return replace(bench, suite=settings).comparison_table("tiny", "separated", style)
 
-    return told
+    return compare
 
 
 def test_comparisons_say_their_unit_and_give_every_p_alike(compared):
@@ -173,9 +173,9 @@ def test_an_asterisk_is_explained_where_there_is_one(compared, style):
 
 def test_comparisons_of_few_repeats_carry_a_caution(compared):
     few, enough = [0.30, 0.31, 0.33, 0.32], [0.30, 0.31, 0.33, 0.32, 0.31]
-    said = "the test relies on its assumption that differences are normally distributed"
-    assert f"with 4 repeats {said}" in compared(triplet=few, contrastive=[value + 0.2 for value in few])
-    assert said not in compared(triplet=enough, contrastive=[value**2 for value in enough])
+    caution = "the test relies on its assumption that differences are normally distributed"
+    assert f"with 4 repeats {caution}" in compared(triplet=few, contrastive=[value + 0.2 for value in few])
+    assert caution not in compared(triplet=enough, contrastive=[value**2 for value in enough])
 
 
 def test_every_file_of_results_is_listed(bench, capsys, monkeypatch):
@@ -282,7 +282,7 @@ def test_a_repeat_of_which_some_folds_selected_the_start_says_how_many(bench, mo
     assert "1 of 8 runs selected the start" in some.table("tiny", "separated")
 
 
-def test_what_is_there_so_far_can_be_read(tmp_path):
+def test_results_of_an_unfinished_bench_can_be_read(tmp_path):
     class EnoughError(Exception):
         pass
 
@@ -331,10 +331,10 @@ def test_html_has_every_table_and_escapes_names(bench):
         assert f"{100 * interval.mean:.1f} ± {100 * interval.half_width:.1f}" in page
     assert "<td>contrastive - triplet</td>" in page
     entry = TableEntry(Interval(0.5, 0.1, 2), bold=True, note="<i>")
-    shown = render_table([("a<b", {"mrr": entry})], ["mrr"], "html", "x & y")
-    assert "<td>a&lt;b</td><td><b>50.0 ± 10.0</b> <sup>1</sup></td>" in shown
-    assert "<p>x &amp; y</p>" in shown
-    assert "<p><sup>1</sup> &lt;i&gt;</p>" in shown
+    html = render_table([("a<b", {"mrr": entry})], ["mrr"], "html", "x & y")
+    assert "<td>a&lt;b</td><td><b>50.0 ± 10.0</b> <sup>1</sup></td>" in html
+    assert "<p>x &amp; y</p>" in html
+    assert "<p><sup>1</sup> &lt;i&gt;</p>" in html
 
 
 def test_tables_and_comparisons_are_of_the_first_data_set_unless_named(bench):

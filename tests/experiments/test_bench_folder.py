@@ -146,7 +146,7 @@ def test_a_value_in_the_journal_that_its_runs_did_not_reach_is_noticed(bench):
     assert "journal.log says that trial 0 reached 0.9875, but the scores of its runs say" in why
 
 
-def test_an_identity_that_is_none_is_named(bench):
+def test_an_invalid_identity_is_reported(bench):
     folder, tiny_suite = bench
     (folder / "search" / "identity").write_text("x")
     with pytest.raises(ValueError, match="identity is damaged: it must hold 32 hexadecimal digits"):

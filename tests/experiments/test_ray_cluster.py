@@ -64,9 +64,9 @@ def listening_addresses(process):
 
 
 def _address(digits):
-    """From the words of the kernel, each of which has its bytes in the order of this machine."""
-    words = [bytes.fromhex(digits[start : start + 8]) for start in range(0, len(digits), 8)]
-    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    """Read an address from the 32-bit integers of the kernel, which have the byte order of this machine."""
+    integers = [bytes.fromhex(digits[start : start + 8]) for start in range(0, len(digits), 8)]
+    packed = b"".join(integer[::-1] if sys.byteorder == "little" else integer for integer in integers)
     address = ipaddress.ip_address(packed)
     return getattr(address, "ipv4_mapped", None) or address
 

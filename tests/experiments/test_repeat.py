@@ -146,7 +146,7 @@ def test_selection_on_the_test_classes_is_marked_as_inflated(tmp_path):
     assert "concatenated" not in scores
 
 
-def test_one_fold_has_nothing_to_put_together(tmp_path):
+def test_one_fold_cannot_be_concatenated(tmp_path):
     result = trained(tmp_path, folds=1, data={"protocol": "classic"})
     assert result.test()["folds"] == 1
     assert "concatenated" not in result.scores

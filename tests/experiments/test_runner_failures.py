@@ -165,7 +165,7 @@ def test_a_bench_that_is_stopped_ends_a_worker_that_ignores_sigterm(tmp_path, fa
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_timeout_that_is_none_is_refused(tmp_path, timeout):
+def test_an_invalid_timeout_is_an_error(tmp_path, timeout):
     with pytest.raises(ValueError, match="timeout must be a number of seconds above 0"):
         Processes(1, 1, tmp_path / "log.txt", timeout=timeout)
 
@@ -206,8 +206,8 @@ def test_a_corrected_method_sets_aside_what_failed_and_succeeds(tmp_path, faults
     corrected = suite(tmp_path, method=[{"name": "raising"}, GOOD])
     state, names = run_inline(corrected, folder)
     assert (state.failed, names) == ({}, ["runs/tiny/raising/seed-0/fold-0", "runs/tiny/raising/seed-0"])
-    kept = folder / "runs/tiny/raising/seed-0/fold-0.failed-1"
-    assert 'name = "raising"' in (kept / "configuration.toml").read_text()
+    failed_run = folder / "runs/tiny/raising/seed-0/fold-0.failed-1"
+    assert 'name = "raising"' in (failed_run / "configuration.toml").read_text()
     assert {name: stat_scores(folder)[name] for name in before} == before
     run_inline(corrected, tmp_path / "alone")
     assert read_results(folder) == read_results(tmp_path / "alone")
@@ -265,7 +265,7 @@ def test_other_settings_for_a_finished_run_are_refused_before_the_start(tmp_path
     workers = Inline()
     with pytest.raises(ValueError, match="is finished, but with other settings than the suite has now"):
         run_inline(other, folder, workers)
-    assert workers.made == []
+    assert workers.task_names == []
     assert (stat_scores(folder), (folder / "suite.toml").read_text()) == (before, text)
 
 

@@ -49,10 +49,10 @@ def workers_of(process):
     result = []
     for entry in Path("/proc").iterdir():
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+            arguments = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
         except OSError:
             continue
-        if b"kinfold.experiments.workers.process_main" in words and str(process).encode() in words:
+        if b"kinfold.experiments.workers.process_main" in arguments and str(process).encode() in arguments:
             result.append(int(entry.name))
     return result
 
@@ -153,7 +153,7 @@ def test_killed_around_every_run_gives_the_same_results(tmp_path, expected, when
     assert read_results(folder) == wanted
 
 
-def test_what_a_killed_start_leaves_behind_is_no_hindrance(tmp_path):
+def test_leftovers_of_a_killed_start_do_no_harm(tmp_path):
     folder = tmp_path / "bench"
     folder.mkdir()
     (folder / ".lock").touch()

@@ -130,8 +130,10 @@ def test_two_benches_share_a_storage_and_its_budget(tmp_path):
     state, names = run_inline(settings, tmp_path / "second", storage=storage)
     assert state.failed == {}
     assert names == ["runs/tiny/contrastive/seed-0/fold-0", "runs/tiny/contrastive/seed-0"]
-    kept = [[row for row in read_results(tmp_path / name) if row["stage"] != "search"] for name in ("first", "second")]
-    assert kept[0] == kept[1]
+    final_rows = [
+        [row for row in read_results(tmp_path / name) if row["stage"] != "search"] for name in ("first", "second")
+    ]
+    assert final_rows[0] == final_rows[1]
 
 
 def test_a_search_in_a_database_is_not_started_again_in_a_file(tmp_path):

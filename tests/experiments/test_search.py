@@ -190,7 +190,7 @@ WRONG = {
     "values are no list": ({"values": 3}, "must be a non-empty list and the only key"),
     "no high": ({"low": 1}, "needs two numbers low < high"),
     "turned round": ({"low": 2, "high": 1}, "needs two numbers low < high"),
-    "words": ({"low": "a", "high": "b"}, "needs two numbers low < high"),
+    "strings": ({"low": "a", "high": "b"}, "needs two numbers low < high"),
     "infinite": ({"low": 0.0, "high": float("inf")}, "needs two numbers low < high"),
     "truth": ({"low": False, "high": True}, "needs two numbers low < high"),
     "fraction": ({"low": 0.5, "high": 3, "int": True}, r"needs two integers low < high"),

@@ -48,7 +48,7 @@ def cells(markdown):
     return rows
 
 
-def test_text_says_everything():
+def test_text_shows_the_whole_table():
     assert render_table(ROWS, ["recall@1", "rho@1"], "text", "Birds") == "\n".join(
         [
             "Birds",
@@ -108,12 +108,12 @@ def test_latex_is_a_whole_environment():
 
 @pytest.mark.parametrize("style", STYLES)
 def test_without_notes_bold_or_caption_there_is_only_the_table(style):
-    shown = render_table([("a", {"map@r": TableEntry(Interval(0.5, 0.01, 3))})], ["map@r"], style)
-    assert "old" not in shown
-    assert "caption" not in shown
-    assert "footnotesize" not in shown
-    assert "published" not in shown
-    assert len(shown.splitlines()) == {"text": 5, "markdown": 3, "latex": 10}[style]
+    table = render_table([("a", {"map@r": TableEntry(Interval(0.5, 0.01, 3))})], ["map@r"], style)
+    assert "old" not in table
+    assert "caption" not in table
+    assert "footnotesize" not in table
+    assert "published" not in table
+    assert len(table.splitlines()) == {"text": 5, "markdown": 3, "latex": 10}[style]
 
 
 def test_decimals_and_units_follow_the_metric():
@@ -136,9 +136,9 @@ def test_published_numbers_keep_the_digits_they_were_printed_with():
     rows = [
         (str(v), {"recall@1": TableEntry(None, v), "rho@1": TableEntry(None, v)}) for v in (64.0, 63.6, 53.62, 0.34567)
     ]
-    shown = cells(render_table(rows, ["recall@1", "rho@1"], "markdown"))[1:]
-    assert [row[2] for row in shown] == ["64.0", "63.6", "53.62", "0.34567"]
-    assert [row[4] for row in shown] == ["64.000", "63.600", "53.620", "0.34567"]
+    table_rows = cells(render_table(rows, ["recall@1", "rho@1"], "markdown"))[1:]
+    assert [row[2] for row in table_rows] == ["64.0", "63.6", "53.62", "0.34567"]
+    assert [row[4] for row in table_rows] == ["64.000", "63.600", "53.620", "0.34567"]
 
 
 def test_a_published_string_is_shown_unchanged():
@@ -149,19 +149,19 @@ def test_a_published_string_is_shown_unchanged():
 
 def test_equal_notes_share_a_footnote():
     rows = [(name, {"mrr": TableEntry(None, note=note)}) for name, note in (("a", "x"), ("b", "y"), ("c", "x"))]
-    shown = render_table(rows, ["mrr"], "text")
-    assert re.findall(r"- \[(\d)\]", shown) == ["1", "2", "1"]
-    assert shown.splitlines()[-2:] == ["[1] x", "[2] y"]
+    table = render_table(rows, ["mrr"], "text")
+    assert re.findall(r"- \[(\d)\]", table) == ["1", "2", "1"]
+    assert table.splitlines()[-2:] == ["[1] x", "[2] y"]
 
 
 def test_a_note_on_a_result_is_shown_beside_it():
     entry = TableEntry(Interval(0.5, math.nan, 1), note="4 of 5 repeats failed")
-    shown = render_table([("a", {"mrr": entry})], ["mrr"], "text")
-    assert "50.0 [1]" in shown
-    assert shown.endswith("[1] 4 of 5 repeats failed; one repeat, so no interval")
+    table = render_table([("a", {"mrr": entry})], ["mrr"], "text")
+    assert "50.0 [1]" in table
+    assert table.endswith("[1] 4 of 5 repeats failed; one repeat, so no interval")
 
 
-def test_wrong_tables_are_refused():
+def test_invalid_tables_are_errors():
     with pytest.raises(ValueError, match="did you mean 'latex'"):
         render_table(ROWS, ["recall@1"], "latx")
     with pytest.raises(ValueError, match="did you mean 'recall@1'"):
@@ -185,8 +185,8 @@ def test_markdown_shows_any_name_unchanged(names):
     checked = cells(render_table(rows, ["mrr"], "markdown"))
     assert len(checked) == len(names) + 1
     for name, row in zip(names, checked[1:], strict=True):
-        shown = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(name.split()))
-        assert row == [shown, "50.0 ± 10.0"]
+        expected = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(name.split()))
+        assert row == [expected, "50.0 ± 10.0"]
 
 
 @pytest.mark.parametrize("caption", ["# one", "- one", "+ one", "1. one", "12) one", "> one", "*one*", "<b>one</b>"])
@@ -198,15 +198,15 @@ def test_a_caption_begins_neither_heading_nor_list(caption):
 
 def read_latex(text):
     """The characters that LaTeX would print, for the commands that an escape may use; anything else is an error."""
-    words = {"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^"}
-    words |= {"textless": "<", "textgreater": ">", "textbar": "|"}
+    characters = {"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^"}
+    characters |= {"textless": "<", "textgreater": ">", "textbar": "|"}
     pattern = r"\\([&%$#_{}])|\\([a-z]+)\{\}|(\$\\pm\$)|\{([\[*`]?)\}|([^\\{}&%$#_~^])"
     printed, position = "", 0
     while position < len(text):
         result = re.compile(pattern).match(text, position)
         assert result, text[position:]
-        symbol, word, sign, guarded, plain = result.groups()
-        printed += symbol or (words[word] if word else "") or ("±" if sign else "") or guarded or plain or ""
+        symbol, command, sign, guarded, plain = result.groups()
+        printed += symbol or (characters[command] if command else "") or ("±" if sign else "") or guarded or plain or ""
         position = result.end()
     return printed
 
@@ -219,7 +219,7 @@ def test_latex_prints_any_name_unchanged(name):
     assert not escaped.lstrip().startswith(("[", "*"))  # would be an argument of the line end before it
 
 
-def test_worked_escapes():
+def test_examples_of_escaped_names():
     assert escape_latex(r"a\b---c") == r"a\textbackslash{}b-{}-{}-c"
     assert escape_markdown("R_50 <b> [x](y)") == r"R\_50 &lt;b&gt; \[x\](y)"
     assert cells(format_markdown([["a", "b"], [escape_markdown("~~x~~ | y"), "1"]])) == [["a", "b"], ["~~x~~ | y", "1"]]
@@ -229,9 +229,9 @@ def test_worked_escapes():
 def test_names_stay_on_one_line(style):
     rows = [("two\nlines\t\x1b[31m", {"mrr": TableEntry(None, note="why\nnot")})]
     plain = render_table([("two lines", {"mrr": TableEntry(None, note="why not")})], ["mrr"], style)
-    shown = render_table(rows, ["mrr"], style)
-    assert len(shown.splitlines()) == len(plain.splitlines())
-    assert "\x1b" not in shown
+    table = render_table(rows, ["mrr"], style)
+    assert len(table.splitlines()) == len(plain.splitlines())
+    assert "\x1b" not in table
 
 
 def test_wide_names_keep_the_columns_straight_and_markup_is_plain():
@@ -271,7 +271,7 @@ def bold(rows):
     return {(name, column) for name, entries in rows for column, entry in entries.items() if entry.bold}
 
 
-def test_the_best_is_bold_where_the_difference_is_real_and_less_is_better_of_rho():
+def test_the_best_is_bold_if_significantly_better_and_rho_is_minimized():
     rows = assemble_rows(CLEAR)
     assert bold(rows) == {("b", "recall@1"), ("a", "rho@1")}
     assert dict(rows)["a"]["recall@1"].interval == compute_interval([0.60, 0.62, 0.61])
@@ -324,5 +324,5 @@ def test_every_p_has_as_many_digits():
 
 @pytest.mark.parametrize("repeats", [2, 3, 4, 5, 10])
 def test_few_repeats_are_cautioned_about(repeats):
-    said = describe_caution(repeats)
-    assert said == "" if repeats >= 5 else said.startswith(f"caution: with {repeats} repeats the test relies on")
+    caution = describe_caution(repeats)
+    assert caution == "" if repeats >= 5 else caution.startswith(f"caution: with {repeats} repeats the test relies on")

@@ -1,4 +1,4 @@
-"""Benches of a few seconds on a small feature file, workers without processes, and ways to look at what was made."""
+"""Benches of a few seconds on a small feature file, workers without processes, and readers of their results."""
 
 import csv
 from collections.abc import Callable
@@ -69,23 +69,23 @@ def write_suite(folder: Path, **changes) -> Path:
 
 
 class Inline:
-    """Makes every task in this process, when it is waited for; `made` has their names in order."""
+    """Runs every task in this process, in `wait`; `task_names` lists them in order."""
 
     def __init__(self, do: Callable[[Task], TaskResult] = run_task) -> None:
-        self._do, self._given = do, list[Task]()
-        self.made = list[str]()
+        self._do, self._submitted = do, list[Task]()
+        self.task_names = list[str]()
 
     @property
     def free(self) -> int:
-        return 1 - len(self._given)
+        return 1 - len(self._submitted)
 
     def submit(self, task: Task) -> None:
-        self._given.append(task)
+        self._submitted.append(task)
 
     def wait(self, seconds: float, progress: Progress) -> list[TaskResult]:
-        settings, self._given = self._given, []
-        self.made += [task.name for task in settings]
-        return [self._do(task) for task in settings]
+        tasks, self._submitted = self._submitted, []
+        self.task_names += [task.name for task in tasks]
+        return [self._do(task) for task in tasks]
 
     def stop(self) -> None:
         self._do = lambda task: TaskResult(task.name, 0.0, stopped=True)
@@ -95,11 +95,11 @@ class Inline:
 
 
 def run_inline(settings: Suite, folder: Path, workers: Inline | None = None, **options) -> tuple[BenchState, list[str]]:
-    """Run a bench in this process and write its results: how it ended, and which tasks were made."""
+    """Run a bench in this process and write its results: how it ended, and which tasks were run."""
     workers = workers or Inline()
     state = run_bench(settings, folder, lambda key: workers, **options)
     Bench.open(folder, options.get("storage")).write()
-    return state, workers.made
+    return state, workers.task_names
 
 
 def read_results(folder: Path) -> list[dict[str, str]]:

@@ -38,18 +38,18 @@ def rows(triplets):
     return list(zip(triplets.anchor.tolist(), triplets.positive.tolist(), triplets.negative.tolist(), strict=True))
 
 
-def places(start, end):
+def line_points(start, end):
     return {tuple(np.round(point, 5)) for point in np.linspace(start, end, 100)}
 
 
 def test_the_diagonal_has_the_published_coordinates():
     drawn = toy.make_points("diagonal", seed=3)
-    training = [places((x, x), (x + 0.2, x + 0.2)) for x in (0.10, 0.35, 0.60, 0.85)]
+    training = [line_points((x, x), (x + 0.2, x + 0.2)) for x in (0.10, 0.35, 0.60, 0.85)]
     testing = [
-        places((0.2, 0.2), (0.2, 0.4)),
-        places((0.2, 0.55), (0.2, 0.85)),
-        places((0.4, 0.2), (0.6, 0.2)),
-        places((0.7, 0.2), (0.9, 0.2)),
+        line_points((0.2, 0.2), (0.2, 0.4)),
+        line_points((0.2, 0.55), (0.2, 0.85)),
+        line_points((0.4, 0.2), (0.6, 0.2)),
+        line_points((0.7, 0.2), (0.9, 0.2)),
     ]
     for points, labels, lines in (
         (drawn.train, drawn.train_labels, training),
@@ -90,8 +90,8 @@ def test_each_triplet_is_switched_independently_with_the_given_probability(varia
     every = listed(labels.tolist())
     assert len(result) == len(every) == 24 * 5 * 18
     changed = [row == switched(*triplet) for row, triplet in zip(result, every, strict=True)]
-    kept = [row == as_it_stands(*triplet) for row, triplet in zip(result, every, strict=True)]
-    assert all(a != b for a, b in zip(changed, kept, strict=True))
+    unchanged = [row == as_it_stands(*triplet) for row, triplet in zip(result, every, strict=True)]
+    assert all(a != b for a, b in zip(changed, unchanged, strict=True))
     spread = math.sqrt(0.3 * 0.7 / len(every))
     assert abs(sum(changed) / len(every) - 0.3) < 4 * spread
     by_anchor = Counter(triplet[0] for triplet, is_changed in zip(every, changed, strict=True) if is_changed)
@@ -153,7 +153,7 @@ def test_the_net_has_two_hidden_layers_of_thirty():
         ({"seeds": []}, "at least one seed"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments, message):
+def test_invalid_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         toy.run_toy(**arguments)
 
