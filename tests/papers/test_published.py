@@ -23,14 +23,14 @@ from kinfold.training.config.settings import RunConfig
 
 
 @cache
-def find_published(name: str) -> PublishedTable:
+def found(name: str) -> PublishedTable:
     return published.load_table(name)
 
 
-def runs(table: PublishedTable) -> list[tuple[PublishedRow, str, RunConfig]]:
-    if table.kind == "toy":
+def runs(kept: PublishedTable) -> list[tuple[PublishedRow, str, RunConfig]]:
+    if kept.kind == "toy":
         return []
-    return [(row, data, configure(row.settings(data))) for row in table.rows for data in row.layers]
+    return [(row, data, configure(row.settings(data))) for row in kept.rows for data in row.layers]
 
 
 EXAMPLE: dict[str, Any] = {
@@ -94,9 +94,9 @@ def test_a_spread_says_what_it_is_and_only_where_there_is_one() -> None:
 
 
 def test_numbers_keep_the_digits_that_the_file_has() -> None:
-    published = find_published("revisiting/table4").row("angular").published["cub"]
+    published = found("revisiting/table4").row("angular").published["cub"]
     assert (str(published["recall@1"]), str(published["map@c"])) == ("62.10 ± 0.27", "22.06 ± 0.20")
-    assert str(find_published("dro/table1").row("dro-topk-margin").published["cub"]["recall@16"]) == "95.0"
+    assert str(found("dro/table1").row("dro-topk-margin").published["cub"]["recall@16"]) == "95.0"
 
 
 def test_settings_of_a_row_lie_over_those_of_the_data_set_and_of_the_table() -> None:
@@ -129,22 +129,22 @@ def test_a_quoted_row_has_numbers_and_nothing_to_run() -> None:
         row.settings("cub")
 
 
-def test_a_curve_has_a_row_for_each_point_and_further_keys_follow_it() -> None:
+def test_a_curve_has_a_row_for_each_place_and_further_keys_move_along() -> None:
     vary = {"loss.k": [10, 20], "training.steps": [5, 6]}
     tables = without_spread(example(table__kind="curve", table__metrics=["recall@1"], table__vary=vary))
     tables["row"] = [
         {"name": "ours", "label": "Ours", "published": {"cub": {"recall@1": [1.5, "unreadable"]}}},
         {"name": "lost", "label": "Lost", "published": {"cub": {"recall@1": "unreadable"}}},
     ]
-    table = build_table("example", tables)
-    assert [(row.name, row.x) for row in table.rows] == [
+    kept = build_table("example", tables)
+    assert [(row.name, row.x) for row in kept.rows] == [
         ("ours@10", 10),
         ("ours@20", 20),
         ("lost@10", 10),
         ("lost@20", 20),
     ]
-    assert [row.published["cub"]["recall@1"].value for row in table.rows] == [1.5, None, None, None]
-    second = configure(table.row("ours@20").settings("cars"))
+    assert [row.published["cub"]["recall@1"].value for row in kept.rows] == [1.5, None, None, None]
+    second = configure(kept.row("ours@20").settings("cars"))
     assert (second.loss.options["k"], second.training.steps) == (20, 6)
 
 
@@ -159,8 +159,8 @@ def test_a_toy_has_its_own_table_and_needs_nothing() -> None:
     row = build_table("toy", {"table": head, "row": [line]}).row("plain")
     assert row.settings("toy") == {"toy": {"variant": "plain", "switch": 0.1}}
     assert row.needs("toy") == []
-    toy = build_table("toy", {"table": head | {"data": ["diagonal"]}, "row": [line]}).row("plain")
-    assert toy.settings("diagonal") == toy.settings("toy")
+    named = build_table("toy", {"table": head | {"data": ["diagonal"]}, "row": [line]}).row("plain")
+    assert named.settings("diagonal") == named.settings("toy")
     with pytest.raises(ValueError, match=r"plain of a toy needs \[row.settings.toy\]"):
         build_table("toy", {"table": head, "row": [line | {"settings": {}}]})
 
@@ -216,16 +216,16 @@ def test_unknown_tables_rows_and_data_sets_come_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"unknown table 'dro/tabel1' .did you mean 'dro/table1'"):
         published.load_table("dro/tabel1")
     with pytest.raises(ValueError, match=r"no row 'dro-topk-margins' .did you mean 'dro-topk-margin'"):
-        find_published("dro/table1").row("dro-topk-margins")
+        found("dro/table1").row("dro-topk-margins")
     with pytest.raises(ValueError, match=r"no settings for 'cubs' .did you mean 'cub'"):
-        find_published("dro/table1").row("dro-topk-margin").settings("cubs")
+        found("dro/table1").row("dro-topk-margin").settings("cubs")
 
 
 @pytest.mark.parametrize("name", published.list_tables())
 def test_every_table_can_be_run_row_by_row(name: str) -> None:
-    table = find_published(name)
-    assert table.rows
-    for row, data, settings in runs(table):
+    kept = found(name)
+    assert kept.rows
+    for row, data, settings in runs(kept):
         assert row.needs(data)
         create_pipeline(settings.data.pipeline if settings.data.pipeline != "auto" else "study")
         assert settings.model.backbone.partition("/")[0] in registry.names("backbones")
@@ -240,7 +240,7 @@ def test_the_loss_of_every_row_learns_from_a_batch_with_its_miner(name: str) -> 
     embeddings = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) // 5
     checked = set()
-    for row, data, settings in runs(find_published(name)):
+    for row, data, settings in runs(found(name)):
         what = repr((settings.loss, settings.miner))
         if what in checked:
             continue
@@ -305,24 +305,19 @@ def test_published_numbers_are_percentages() -> None:
 def test_numbers_that_were_read_from_the_papers_again(
     name: str, row: str, data: str, metric: str, value: float | None
 ) -> None:
-    assert find_published(name).row(row).published[data][metric].value == value
+    assert found(name).row(row).published[data][metric].value == value
 
 
 def test_entries_that_a_paper_leaves_empty_are_absent() -> None:
-    assert [*find_published("dro/table1").row("abe").published["cub"]] == [
-        "recall@1",
-        "recall@2",
-        "recall@4",
-        "recall@8",
-    ]
+    assert [*found("dro/table1").row("abe").published["cub"]] == ["recall@1", "recall@2", "recall@4", "recall@8"]
 
 
 def test_what_a_row_needs_names_archives_weights_and_packages() -> None:
-    needs = find_published("precision-at-k/table1").row("precision-at-k").needs("cars")
+    needs = found("precision-at-k/table1").row("precision-at-k").needs("cars")
     assert [line.partition(": ")[0] for line in needs] == ["data", "weights"]
     assert "car_ims.tgz" in needs[0]
     assert "bn_inception-52deb4733.pth" in needs[1]
-    dense = find_published("precision-at-k/table2").row("precision-at-k-densenet201").needs("sop")
+    dense = found("precision-at-k/table2").row("precision-at-k-densenet201").needs("sop")
     assert [line.partition(": ")[0] for line in dense] == ["data", "weights", "package"]
     assert "Stanford_Online_Products.zip" in dense[0]
     assert "downloads" in dense[1]

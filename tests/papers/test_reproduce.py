@@ -68,7 +68,7 @@ MEASURED_ONCE = (
 
 
 def names_of(key):
-    return "-".join(part or "none" for part in key)
+    return "-".join(word or "none" for word in key)
 
 
 def two_steps(key, small, folder, changes=()):
@@ -84,15 +84,15 @@ def two_steps(key, small, folder, changes=()):
     assert all(torch.isfinite(weights).all() for weights in run.model().state_dict().values())
 
 
-@pytest.mark.parametrize("key", COMBINATIONS, ids=names_of)
-def test_every_combination_of_the_tables_runs_two_steps(key, small, tmp_path):
-    two_steps(key, small, tmp_path / "run")
+@pytest.mark.parametrize("place", COMBINATIONS, ids=names_of)
+def test_every_combination_of_the_tables_runs_two_steps(place, small, tmp_path):
+    two_steps(place, small, tmp_path / "run")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", COMBINATIONS, ids=names_of)
-def test_every_combination_runs_two_steps_on_glyphs(key, tmp_path):
-    two_steps(key, on_glyphs(), tmp_path / "run", MEASURED_ONCE)
+@pytest.mark.parametrize("place", COMBINATIONS, ids=names_of)
+def test_every_combination_runs_two_steps_on_glyphs(place, tmp_path):
+    two_steps(place, on_glyphs(), tmp_path / "run", MEASURED_ONCE)
 
 
 @cache
@@ -102,11 +102,11 @@ def on_glyphs():
 
 @pytest.mark.parametrize("name", published.list_tables())
 def test_every_row_is_planned_with_its_source_settings_and_numbers(name):
-    published_table = table(name)
-    listed = list_planned_rows(plan_table(published_table, PlanOptions()))
-    assert [entry["row"] for entry in listed] == [row.name for row in published_table.rows]
-    for entry, row in zip(listed, published_table.rows, strict=True):
-        assert (entry["source"], entry["paper"]) == (published_table.source, published_table.paper)
+    kept = table(name)
+    listed = list_planned_rows(plan_table(kept, PlanOptions()))
+    assert [entry["row"] for entry in listed] == [row.name for row in kept.rows]
+    for entry, row in zip(listed, kept.rows, strict=True):
+        assert (entry["source"], entry["paper"]) == (kept.source, kept.paper)
         assert entry["published"].keys() == row.published.keys()
         assert (entry["quoted"] is not None) == (not entry["settings"])
         assert entry["settings"].keys() == row.layers.keys()
@@ -138,24 +138,24 @@ def test_small_scale_keeps_what_a_row_is_about(small):
     assert after["loss"] == before["loss"]
     assert after["miner"] == before["miner"]
     assert after["sampler"] == before["sampler"]
-    settings = table("drml/table1").row("drml-pa").settings("cub")
+    kept = table("drml/table1").row("drml-pa").settings("cub")
     plan = plan_table(table("drml/table1"), PlanOptions(rows=("drml-pa",), small=small)).settings["cub"]["drml-pa"]
-    assert plan["model"]["head_options"] == settings["model"]["head_options"]
-    assert plan["search"] == settings["search"]
+    assert plan["model"]["head_options"] == kept["model"]["head_options"]
+    assert plan["search"] == kept["search"]
     assert plan["data"]["protocol"] == "reality-check"
 
 
-def test_every_change_of_small_scale_is_noted(small):
+def test_everything_that_small_scale_changes_is_said(small):
     row = "dro-topk-margin@640"
     plan = plan_table(table("dro/k-sensitivity"), PlanOptions(rows=(row,), small=small))
     before, after = table("dro/k-sensitivity").row(row).settings("in-shop"), plan.settings["in-shop"][row]
-    notes = "\n".join(plan.notes)
+    said = "\n".join(plan.notes)
     for key, change in describe_differences(before, after).items():
         if key == "evaluation.selection":
-            assert "the paper selected on the test classes" in notes
+            assert "the paper selected on the test classes" in said
         else:
-            assert f"small scale: {key}: {change}" in notes
-    assert "small scale: sampler.batch_size: 640 -> 80" in notes  # 16 training classes of five
+            assert f"small scale: {key}: {change}" in said
+    assert "small scale: sampler.batch_size: 640 -> 80" in said  # 16 training classes of five
 
 
 def test_mixup_keeps_the_input_and_moves_to_stages_of_the_small_network(small):
@@ -173,10 +173,8 @@ def test_proxies_learn_at_a_rate_that_few_steps_can_see(small):
 
 
 def test_selection_is_honest_unless_asked_otherwise():
-    published_table = table("dro/table1")
-    honest, published = (
-        plan_table(published_table, PlanOptions(as_published=as_published)) for as_published in (False, True)
-    )
+    kept = table("dro/table1")
+    honest, published = (plan_table(kept, PlanOptions(as_published=asked)) for asked in (False, True))
     chosen = [each.settings["cub"]["dro-kl-margin"]["evaluation"]["selection"] for each in (honest, published)]
     assert chosen == ["validation", "test-oracle"]
     assert any("the paper selected on the test classes" in note for note in honest.notes)
@@ -207,7 +205,7 @@ def test_data_and_weights_are_found_below_the_root(tmp_path):
     assert alone.settings["cub"]["dro-kl-margin"]["data"]["root"] == str(tmp_path / "cub")
 
 
-def test_missing_files_are_reported_before_anything_is_run(tmp_path):
+def test_what_is_missing_is_said_before_anything_is_run(tmp_path):
     (tmp_path / "cub").mkdir()
     plan = plan_table(table("dro/table1"), PlanOptions(root=tmp_path))
     with pytest.raises(ValueError, match=r"cars is needed, and there is no folder.*cars"):
@@ -223,7 +221,7 @@ def test_missing_files_are_reported_before_anything_is_run(tmp_path):
         plan_table(table("dro/table1"), invalid).check_ready()
 
 
-def test_unknown_names_are_errors_with_the_nearest_name():
+def test_wrong_names_come_with_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'dro-topk-margin'"):
         plan_table(table("dro/table1"), PlanOptions(rows=("dro-topk-margn",)))
     with pytest.raises(ValueError, match="did you mean 'cars'"):
@@ -308,7 +306,7 @@ def test_a_report_explains_our_and_the_published_plus_minus_signs():
     assert "± of published" not in format_report(Reproduction(plan, "cub", ["recall@1"], {"dro-kl-margin": {}}))
 
 
-def test_changes_by_set_are_noted_beside_the_published_numbers():
+def test_what_set_changed_is_said_beside_the_published_numbers():
     plan = plan_table(
         table("dro/table1"), PlanOptions(rows=("dro-kl-margin",), changes=("training.steps=1", "loss.gamma=0.5"))
     )
@@ -317,10 +315,10 @@ def test_changes_by_set_are_noted_beside_the_published_numbers():
         text = format_report(result, style)
         assert "CHANGED by --set: training.steps=1, loss.gamma=0.5" in text.replace("\\", "")
         assert "- --set: training.steps: 7200 -> 1\n- --set: loss.gamma: 0.1 -> 0.5" in text
-    report = to_dictionary(result)
-    assert report["changes"] == ["training.steps=1", "loss.gamma=0.5"]
-    assert report["rows"][0]["settings"]["training"]["steps"] == 1
-    assert "--set: training.steps: 7200 -> 1" in report["notes"]
+    kept = to_dictionary(result)
+    assert kept["changes"] == ["training.steps=1", "loss.gamma=0.5"]
+    assert kept["rows"][0]["settings"]["training"]["steps"] == 1
+    assert "--set: training.steps: 7200 -> 1" in kept["notes"]
     assert "CHANGED" not in format_report(
         replace(result, plan=plan_table(table("dro/table1"), PlanOptions(rows=("dro-kl-margin",))))
     )
@@ -405,7 +403,7 @@ def test_the_curves_of_a_space_are_those_of_its_test_classes(features, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_training_history_is_stored(features, tmp_path):
+def test_the_way_of_training_is_kept(features, tmp_path):
     choices = PlanOptions(rows=("contrastive",), small=SmallScale(4, features), as_published=True)
     (result,) = reproduce_table(plan_table(table("precision-at-k/training"), choices), tmp_path, one_worker)
     arrays = np.load(tmp_path / "sop" / "curves-contrastive.npz")
@@ -427,7 +425,7 @@ def test_a_table_with_folds_gives_separated_and_concatenated_numbers(features, t
 
 
 @pytest.mark.slow
-def test_a_curve_has_a_number_at_every_point(features, tmp_path):
+def test_a_curve_gives_a_number_at_every_place(features, tmp_path):
     choices = PlanOptions(data=("cub",), small=SmallScale(2, features))
     (result,) = reproduce_table(plan_table(table("revisiting/figure8"), choices), tmp_path, one_worker)
     assert result.failed == {}
