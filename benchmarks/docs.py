@@ -96,11 +96,13 @@ def main(source: Path) -> None:
     if "results" not in data:
         return
     results = data["results"]
+    measured = {row["loss"] for row in results}
     for name in kinfold.list("losses"):
         page = DOCS / f"{name}.md"
-        if page.exists():
+        if page.exists() and name in measured:  # a run with --only leaves the other pages alone
             fill(page, "cost", cost_of(name, results))
-    (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
+    if measured >= {*kinfold.list("losses")}:
+        (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
 
 
 if __name__ == "__main__":

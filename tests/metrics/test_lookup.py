@@ -1,8 +1,10 @@
 """Metrics are found by name, and mistakes get a hint."""
 
 import pytest
+import torch
 
 from kinfold.metrics import evaluate
+from kinfold.metrics.lookup import find_metric
 from tests.metrics.embedding_sets import make_embeddings
 
 
@@ -20,3 +22,8 @@ def test_an_unknown_name_or_number_is_refused_with_a_hint():
             evaluate(x, labels, metrics=[name])
     with pytest.raises(ValueError, match="list of names"):
         evaluate(x, labels, metrics="recall@1")
+
+
+def test_a_metric_that_is_not_a_name_is_refused_with_a_hint():
+    with pytest.raises(ValueError, match=r"given by their names, got RetrievalMetric.*kinfold\.register"):
+        evaluate(torch.eye(4), torch.tensor([0, 0, 1, 1]), metrics=[find_metric("recall@1")])

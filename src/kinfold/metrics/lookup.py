@@ -27,6 +27,11 @@ def find_metric(name: str) -> Metric:
         >>> find_metric("precision@10").depth.fixed
         10
     """
+    if not isinstance(name, str):
+        raise ValueError(
+            f"metrics are given by their names, got {type(name).__name__}: add a metric of your own with "
+            "kinfold.register('metrics', NAME) and pass that name"
+        )
     registered = registry.names("metrics")
     if name in registered and not _PARAMETER.search(name):
         metric: Metric = registry.resolve("metrics", name)()
