@@ -164,7 +164,7 @@ def site(tmp_path_factory):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install '.[docs]' builds the documentation")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml"]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, which is no warning about these pages
     built = subprocess.run(
         [*command, "--site-dir", folder], capture_output=True, text=True, cwd=ROOT, env=quiet, timeout=300
@@ -242,7 +242,7 @@ def test_every_command_that_is_shown_has_the_options_it_is_shown_with(monkeypatc
                 parser = parser.commands[name]
             with fail_with(f"{page.name}: {line}"):
                 parser.make_context(arguments[0], [*rest])
-    assert set(command.commands) <= documented, "every command is shown somewhere"
+    assert set(command.commands) <= documented, "every command is shown somewhere"  # type: ignore[attr-defined]
 
 
 def test_every_toml_block_can_be_read(tmp_path):

@@ -40,7 +40,7 @@ def way(tmp_path, monkeypatch):
     (tmp_path / "followed_module.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "followed_module", raising=False)
-    import followed_module
+    import followed_module  # type: ignore[import-not-found]
 
     return tracing.entered(lambda: followed_module.outer(1), tmp_path)
 

@@ -127,7 +127,7 @@ def test_suggested_commands_can_be_copied_from_a_narrow_terminal(capsys, monkeyp
 
 
 def test_a_full_disk_and_a_read_only_folder_are_problems(capsys, monkeypatch):
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=5 << 20))
 
     def refuse(**options):
         raise PermissionError(13, "Permission denied")

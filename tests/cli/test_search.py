@@ -101,12 +101,12 @@ def test_features_can_be_queries_of_a_run_on_features(distance, measure, tmp_pat
     data = opened_run.data("test")
     rows = opened_run.embed(data).numpy()
     result = search(capsys, monkeypatch, feature_run(distance), "#30", "-k", "7")
-    assert_neighbors(result, *rank_naively(rows[30], rows, 30, distance), measure)
+    assert_neighbors(result, *rank_naively(rows[30], rows, 30, distance), measure=measure)
     assert result["distance"] == distance
     assert result["neighbors"][0]["file"] is None
     np.save(tmp_path / "row.npy", data.items[30][None])
     result = search(capsys, monkeypatch, feature_run(distance), tmp_path / "row.npy", "-k", "7")
-    assert_neighbors(result, *rank_naively(rows[30], rows, None, distance), measure)
+    assert_neighbors(result, *rank_naively(rows[30], rows, None, distance), measure=measure)
 
 
 def test_any_split_and_all_splits_can_be_the_gallery(capsys, monkeypatch):

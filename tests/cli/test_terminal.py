@@ -89,7 +89,7 @@ def test_a_console_keeps_its_own_colors_and_escapes_those_in_names(monkeypatch):
     table.add_row("\x1b[31mred [green]")
     console.print(table)
     console.print("plain \x1b[2K", style="bold")
-    text = console.file.getvalue()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b[1m" in text
     assert not any(code in text for code in ("\x1b[31m", "\x1b[5m", "\x1b[2K"))
     assert r"\x1b[31mred [green]" in text

@@ -149,7 +149,7 @@ def zeros(path, size, kind):
         return path
     member = entry("zeros.bin")
     member.size = size
-    with tarfile.open(path, f"w:{kind}") as tape, open("/dev/zero", "rb") as source:
+    with tarfile.open(path, f"w:{kind}") as tape, open("/dev/zero", "rb") as source:  # type: ignore[call-overload]
         tape.addfile(member, source)
     return path
 

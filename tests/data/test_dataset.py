@@ -35,6 +35,7 @@ def test_a_subset_counts_its_classes_anew():
     train = birds().subset("train")
     assert (train.classes, train.labels.tolist()) == (("wren",), [0, 0])
     assert train.coarse_classes == ("small",)
+    assert isinstance(train.items, Rows)
     assert train.items.array().tolist() == [[0, 1], [4, 5]]
 
 

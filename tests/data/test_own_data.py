@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.data import Batches, ImageError, Warp
+from kinfold.data import Batches, ImageError, Rows, Warp
 from kinfold.data.feature_file import features
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_folder import folder
@@ -245,7 +245,9 @@ def test_features_of_an_npz_with_usual_names(tmp_path):
     np.savez(tmp_path / "f.npz", **arrays)
     dataset = features(tmp_path / "f.npz")
     assert dataset.classes == ("5", "7")
-    assert dataset.subset("train").items.array().tolist() == [[1, 0, 0], [0, 0, 1]]
+    rows = dataset.subset("train").items
+    assert isinstance(rows, Rows)
+    assert rows.array().tolist() == [[1, 0, 0], [0, 0, 1]]
 
 
 def test_features_with_custom_names(tmp_path):
@@ -263,6 +265,7 @@ def test_features_of_an_npy_stay_on_disk(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
     np.save(tmp_path / "y.npy", np.array(["b", "a", "b", "a"]))
     dataset = features(tmp_path / "x.npy", labels=tmp_path / "y.npy")
+    assert isinstance(dataset.items, Rows)
     assert isinstance(dataset.items.array(), np.memmap)
     selected = dataset.where(dataset.labels == 0)
     assert selected.items[1].tolist() == [6.0, 7.0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kinfold.data import Batches, create_pipeline, decode, unpack
+from kinfold.data import Batches, ImageFiles, create_pipeline, decode, unpack
 from kinfold.data.cub import cub
 from kinfold.data.feature_file import features
 from kinfold.data.image_table import table
@@ -38,6 +38,7 @@ def test_omniglot_is_complete(tmp_path):
 def test_cub_in_its_official_layout_has_the_counts_of_the_papers(cub_photos):
     listed = table(real("cub200_2011_s96.labels.csv"), images=cub_photos, columns={"label": "class_id"})
     folder = cub_photos.parent
+    assert isinstance(listed.items, ImageFiles)
     paths = listed.items.paths.tolist()
     numbers = [listed.classes[label] for label in listed.labels.tolist()]
     names = {number: path.split("/")[0] for number, path in zip(numbers, paths, strict=True)}

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kinfold import metrics
+from kinfold.data import Rows
 from kinfold.distributed import World
 from kinfold.experiments.repeat import Repeat, open_run
 from kinfold.models.concatenated import ConcatenatedEmbedder
@@ -41,6 +42,7 @@ def second_half():
     """The test classes, taken from the data by hand: the second half."""
     data = dataset()
     mask = data.labels >= 8
+    assert isinstance(data.items, Rows)
     return torch.from_numpy(data.items.array())[mask], data.labels[mask]
 
 

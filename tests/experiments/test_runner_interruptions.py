@@ -26,8 +26,15 @@ def started(file, folder, jobs, *more):
     """The command in a process group of its own, which does not outlive the test."""
     arguments = [sys.executable, "-m", "kinfold", "bench", file, "--out", folder, "--jobs", jobs, *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([*map(str, arguments)], cwd=ROOT, env=environment, process_group=0, **pipes)
+    process = subprocess.Popen(
+        [*map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        process_group=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield process
     finally:

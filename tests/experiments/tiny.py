@@ -10,8 +10,7 @@ from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.experiments import Bench, BenchState, Suite, run_bench
 from kinfold.experiments.bench_folder import BenchFolder
 from kinfold.experiments.result_rows import TIME_COLUMNS
-from kinfold.experiments.workers.processes import Progress
-from kinfold.experiments.workers.tasks import Task, TaskResult, run_task
+from kinfold.experiments.workers.tasks import Progress, Task, TaskResult, run_task
 from kinfold.training.config.parsing import merge_tables, to_toml
 
 CLASSES, PER_CLASS, WIDTH = 16, 6, 8
@@ -47,6 +46,7 @@ def dataset() -> Dataset:
 def feature_file(folder: Path, name: str = "tiny.npz") -> Path:
     data, path = dataset(), folder / name
     folder.mkdir(parents=True, exist_ok=True)
+    assert isinstance(data.items, Rows)
     np.savez(path, embeddings=data.items.array(), labels=np.asarray(data.classes)[data.labels.numpy()])
     return path
 

@@ -53,7 +53,7 @@ def test_gradient_of_quadruplets(options):
     x, y = batch(17, dim=4, sizes=(3, 2, 2))
     index = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 0], [2, 3, 0, 5], [6, 0, 1, 4]])
     some = torch.ones(4, dtype=torch.bool)
-    tuples = Quadruplets(*index.T.contiguous(), some, some)
+    tuples = Quadruplets(*index.T.contiguous(), valid=some, has_fourth=some)
     loss = make("quadruplet", **options).double()
     assert gradcheck(lambda e: loss(e, y, tuples=tuples), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
 

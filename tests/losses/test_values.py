@@ -12,7 +12,7 @@ PROXY_CASES = [(name, options) for name in LOSSES if name in PROXY_REFERENCES fo
 TRIPLET_CASES = [case for case in PAIR_CASES if case[0] in TRIPLET_REFERENCES]
 
 
-def ids(case: object) -> str:
+def ids(case: str | dict[str, object]) -> str:
     return case if isinstance(case, str) else ",".join(f"{k}={v}" for k, v in case.items()) or "defaults"
 
 
@@ -108,7 +108,7 @@ def test_triplets_equal_the_naive_loop(name, options):
     valid = torch.cat([triplets.valid, torch.tensor([False])])
     zero = torch.tensor([0])
     columns = [torch.cat([c, zero]) for c in (triplets.anchor, triplets.positive, triplets.negative)]
-    assert close(loss(x, y, tuples=Triplets(*columns, valid)).item(), expected)
+    assert close(loss(x, y, tuples=Triplets(*columns, valid=valid)).item(), expected)
 
 
 def test_margin_with_a_beta_per_class_and_as_coded():

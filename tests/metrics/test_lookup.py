@@ -26,4 +26,4 @@ def test_an_unknown_name_or_number_is_refused_with_a_hint():
 
 def test_a_metric_that_is_not_a_name_is_refused_with_a_hint():
     with pytest.raises(ValueError, match=r"given by their names, got RetrievalMetric.*kinfold\.register"):
-        evaluate(torch.eye(4), torch.tensor([0, 0, 1, 1]), metrics=[find_metric("recall@1")])
+        evaluate(torch.eye(4), torch.tensor([0, 0, 1, 1]), metrics=[find_metric("recall@1")])  # type: ignore[list-item]

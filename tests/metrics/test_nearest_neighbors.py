@@ -6,7 +6,7 @@ import torch
 
 from kinfold.metrics import neighbors
 from kinfold.metrics._ranking import nearest, tuning
-from kinfold.metrics._ranking.fast_products import use_full_precision
+from kinfold.metrics._ranking.fast_products import build_fast_products, use_full_precision
 from kinfold.metrics._ranking.query_gallery import build_query_gallery
 from kinfold.metrics.nearest_neighbors import search_exact
 from tests.metrics.brute_force import rankings, scores
@@ -53,9 +53,11 @@ def test_gallery_in_chunks(distance, monkeypatch):
     ],
 )
 def test_bfloat16_products_are_used_only_where_they_are_correct_and_pay(fast, size, wanted, monkeypatch):
-    used, build = [], nearest.build_fast_products
+    used = []
     monkeypatch.setattr(nearest, "time_products", lambda device: dict.fromkeys(fast, 1.0))
-    monkeypatch.setattr(nearest, "build_fast_products", lambda rows, dtype: used.append(dtype) or build(rows, dtype))
+    monkeypatch.setattr(
+        nearest, "build_fast_products", lambda rows, dtype: used.append(dtype) or build_fast_products(rows, dtype)
+    )
     x = torch.randn(size, 16, generator=torch.Generator().manual_seed(0))
     _, indices = neighbors(x, k=2)
     assert used[0] == wanted

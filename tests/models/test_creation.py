@@ -122,10 +122,10 @@ def test_conv4_takes_gray_and_color_of_several_sizes_and_every_weight_learns():
 def test_mlp_head_has_the_layers_that_were_asked_for():
     head = models.create("conv4", 6, "mlp", head_options={"hidden": 9, "batch_norm": True, "dropout": 0.5}).head
     kinds = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout, nn.Linear]
-    assert [type(layer) for layer in head] == kinds
+    assert [type(layer) for layer in head.children()] == kinds
     assert (head[0].out_features, head[-1].out_features) == (9, 6)
     plain = models.create("conv4", 6, "mlp").head
-    assert [type(layer) for layer in plain] == [nn.Linear, nn.ReLU, nn.Linear]
+    assert [type(layer) for layer in plain.children()] == [nn.Linear, nn.ReLU, nn.Linear]
     assert plain[0].out_features == 256
 
 

@@ -126,7 +126,7 @@ def test_large_backbones(backbone, name, tmp_path):
     network = models.create(backbone, dim=64).eval()
     pipeline = kinfold.data.create_pipeline(network.backbone.pipeline)
     deployed = DeployedModel(network, pipeline.normalize, unit=True)
-    images = pictures(2, size=pipeline.test.steps[-1].size)
+    images = pictures(2, size=pipeline.test.steps[-1].size)  # type: ignore[attr-defined]
     written = export(deployed, tmp_path / name, images)
     with torch.inference_mode():
         np.testing.assert_allclose(answers(written.path, images), deployed(images).numpy(), atol=1e-4)

@@ -69,8 +69,7 @@ def torchvision(monkeypatch):
         return lambda **options: requests.append(options) or network()
 
     library = ModuleType("torchvision.models")
-    library.densenet201 = recorded(DenseNet)
-    library.googlenet = recorded(GoogLeNet)
+    vars(library).update(densenet201=recorded(DenseNet), googlenet=recorded(GoogLeNet))
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     monkeypatch.setitem(sys.modules, "torchvision.models", library)
     return requests

@@ -64,7 +64,7 @@ ASKED = [
     ("report", "matplotlib", _figures),
     ("report", "sklearn", lambda folder: compute_tsne(ROWS)),
 ]
-ROWS = torch.from_numpy(np.eye(8, dtype=np.float32))
+ROWS: torch.Tensor = torch.from_numpy(np.eye(8, dtype=np.float32))
 
 
 @pytest.fixture

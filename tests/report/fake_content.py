@@ -361,7 +361,7 @@ def _make_names(rng: np.random.Generator, count: int) -> list[str]:
     return [f"{rng.choice(first)}_{rng.choice(second)}" for _ in range(count)]
 
 
-def _query(index, labels, classes, nearest, scores, thumbs, precision) -> dict[str, Any]:  # type: ignore[no-untyped-def]
+def _query(index, labels, classes, nearest, scores, thumbs, precision) -> dict[str, Any]:
     neighbors = [
         {"label": classes[labels[other]], "thumbnail": int(thumbs[other]), "text": f"item {other}",
          "right": bool(labels[other] == labels[index]), "score": float(score)}

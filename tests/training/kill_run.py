@@ -36,7 +36,7 @@ class Killer:
         plain = os.fsync
         os.fsync = lambda descriptor: (self.moment("fsync"), plain(descriptor))[1]
         for module in (kinfold.files.atomic, kinfold.files.paths):
-            module.open = lambda *args, **options: Torn(open(*args, **options), self)  # noqa: SIM115
+            vars(module)["open"] = lambda *args, **options: Torn(open(*args, **options), self)  # noqa: SIM115
 
     def moment(self, name: str) -> None:
         if os.getpid() != self.process:

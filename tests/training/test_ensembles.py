@@ -8,6 +8,7 @@ import torch
 
 import kinfold
 from kinfold import recipes
+from kinfold.data import Rows
 from kinfold.files.state import read_state
 from kinfold.models.export import DeployedModel, export
 from kinfold.training import Run, train
@@ -106,6 +107,7 @@ def test_a_run_is_opened_again_and_exported(changes, tmp_path):
     test = data.subset("test")
     again = Run.open(tmp_path / "run", data)
     assert torch.equal(again.embed(test), result.embed(test))
+    assert isinstance(test.items, Rows)
     rows = torch.from_numpy(test.items.array().copy())
     assert export(DeployedModel(again.model(), None, unit=True), tmp_path / "model.onnx", rows).difference < 1e-4
 

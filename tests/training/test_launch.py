@@ -25,6 +25,7 @@ def test_training_improves_the_embedding_space_and_the_run_reports_it(tmp_path):
     assert last["step"] == 60
     assert max(event["map@r"] for event in run.events if event["event"] == "evaluation") > first["map@r"] + 0.1
     raw = features().subset("test")
+    assert isinstance(raw.items, Rows)
     before = kinfold.metrics.evaluate(torch.from_numpy(raw.items.array()), raw.labels, metrics=["map@r"])
     assert run.scores["test"]["map@r"] > before["map@r"]
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from tests.training.tiny import dataset, difference, lines, recipe, write_files
 
 SEVERAL = [2, 3]
 # batch norm in training mode, a batch that three ranks cannot share evenly, a last evaluation; a bank, a memory, draws
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "images": {
         "variant": "images",
         "training": {"precision": "float64", "steps": 12},

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from kinfold.training.config.parsing import to_toml
 STEPS = 24
 
 # what differs from `recipe()`, by table; "images" trains on small images instead of features
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "margin": {},
     "beta per class": {"loss": {"name": "margin", "num_classes": "auto"}, "optimizer": {"loss_lr": 0.1}},
     "proxy-anchor": {"loss": {"name": "proxy-anchor"}, "miner": None, "optimizer": {"loss_lr": 0.05}},
@@ -92,6 +93,7 @@ def write_files(folder: Path, **changes: dict) -> Path:
     """A feature file and the recipe that names it, for the command line; gives the path of the recipe."""
     data = dataset()
     names = np.asarray(data.classes)[data.labels.numpy()]
+    assert isinstance(data.items, Rows)
     np.savez(folder / "tiny.npz", embeddings=data.items.array(), labels=names, split=data.split)
     tables = recipe(**changes)
     tables["data"]["root"] = str(folder / "tiny.npz")
@@ -122,7 +124,7 @@ def difference(run: Path, expected: Path) -> str:
 def final_state(run: Path) -> dict:
     """The last checkpoint, without the length of the log: how many digits a time has is left to chance."""
     newest = max((run / "checkpoints").glob("*.safetensors"))
-    state = read_state(newest)
+    state: dict[str, Any] = read_state(newest)
     del state["log"]
     return state
 

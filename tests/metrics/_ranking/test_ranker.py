@@ -10,10 +10,12 @@ from kinfold.metrics._ranking import ranker as ranker_module
 from kinfold.metrics._ranking import tuning
 from kinfold.metrics._ranking.depth import RankDepth
 from kinfold.metrics._ranking.fast_products import use_full_precision
+from kinfold.metrics._ranking.full_sort import rank_by_sorting
 from kinfold.metrics._ranking.product_timing import has_exact_int8_products
 from kinfold.metrics._ranking.query_gallery import QueryGallery, build_query_gallery
 from kinfold.metrics._ranking.ranker import UNRANKED, Ranker
 from kinfold.metrics._ranking.relevance import build_relevance
+from kinfold.metrics._ranking.top_ranks import TopRanker
 from tests.metrics.brute_force import rankings, retrieval
 from tests.metrics.embedding_sets import KINDS, RETRIEVAL, make_embeddings
 
@@ -130,7 +132,7 @@ def test_large_classes_are_ranked_by_the_top():
 
 
 def test_a_larger_set_is_counted_not_sorted(monkeypatch, by_counting):
-    monkeypatch.setattr(ranker_module.TopRanker, "rank", None)  # calling either would fail
+    monkeypatch.setattr(TopRanker, "rank", None)  # calling either would fail
     monkeypatch.setattr(ranker_module, "rank_by_sorting", None)
     x, labels = make_embeddings("clustered", n=3000, d=32, classes=500)
     scores = evaluate(x, labels, metrics=["recall@1", "r-precision", "map@r", "map@1000", "mrr"])
@@ -143,8 +145,7 @@ def test_crowded_rows_are_sorted_instead(monkeypatch, by_counting):
     monkeypatch.setattr(tuning, "MAX_CANDIDATE_SHARE", 1e-9)
     x, labels = make_embeddings("random", n=3000, classes=600)
     calls = []
-    original = ranker_module.rank_by_sorting
-    monkeypatch.setattr(ranker_module, "rank_by_sorting", lambda *a: calls.append(1) or original(*a))
+    monkeypatch.setattr(ranker_module, "rank_by_sorting", lambda *a: calls.append(1) or rank_by_sorting(*a))
     scores = evaluate(x, labels, metrics=["map"])
     assert calls
     assert scores["map"] == pytest.approx(retrieval(x.numpy(), labels)["map"], abs=1e-12)
@@ -194,7 +195,7 @@ def record_products(monkeypatch, speeds, x, labels, seconds=None):
     clock = [0.0]
     monkeypatch.setattr(Ranker, "_rank_by_counting", record)
     if seconds is not None:
-        monkeypatch.setattr(ranker_module.time, "perf_counter", lambda: clock[0])
+        monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     # so little memory that there are many blocks
     scores = evaluate(x, labels, metrics=["recall@1", "recall@10", "r-precision", "map@r"], memory_limit=1 << 19)
     return scores, taken

@@ -85,7 +85,7 @@ def test_sheets_are_drawn_once(tmp_path, monkeypatch):
 
 
 def test_without_webp_they_are_jpeg(tmp_path, monkeypatch):
-    monkeypatch.setattr(thumbnails.features, "check", lambda name: False)
+    monkeypatch.setattr("kinfold.report.content.thumbnails.features.check", lambda name: False)
     data, values = grays(5)
     requests = Thumbnails()
     requests.request("grays", data, range(5))

@@ -20,7 +20,7 @@ def test_queries_are_drawn_from_the_sheets(tmp_path):
     item = data.items.paths.tolist().index(query["text"])
     with Image.open(data.items[item].path) as picture:
         expected = np.asarray(picture.convert("L").resize((48, 48), Image.Resampling.BICUBIC), dtype=float)
-    tile = np.asarray(Image.fromarray(tiles.get_tile(query["thumbnail"])).convert("L"), dtype=float)
+    tile = np.asarray(Image.fromarray(tiles.get_tile(query["thumbnail"])).convert("L"), dtype=np.float64)
     assert np.corrcoef(tile.flatten(), expected.flatten())[0, 1] > 0.9
     with use_style():
         titles = [title for title, _ in draw_figures(content)]
