@@ -66,7 +66,7 @@ bench-data: $(VENV)/test
 bench-training: $(VENV)/test
 	$(BIN)/python -m benchmarks.training
 
-# make bench-every-loss DATA="cub=FEATURES.npz omniglot=OMNIGLOT.npz"
+# make bench-every-loss DATA="features:cub=FEATURES.npz glyphs images:cub=PHOTOS"
 bench-every-loss: $(VENV)/test
 	$(BIN)/python -m benchmarks.every_loss $(DATA)
 

@@ -87,9 +87,9 @@ def main(source: Path) -> None:
         fill(DOCS / "index.md", "precision", f"{text}\n\nMeasured with {versions}.")
     if "curves" in data:
         fill(DOCS.parent / "training.md", "cub", f"{cub_features.table(data)}\n\nMeasured with {versions}.")
-    if "losses" in data:
-        text = f"{every_loss.tables(data)}\n\nMeasured with {versions}."
-        fill(DOCS.parent / "results.md", "every-loss", text)
+    for recipe, by_data in data.get("recipes", {}).items():
+        text = f"{every_loss.tables(by_data)}\n\nMeasured with {versions}."
+        fill(DOCS.parent / "results.md", f"every-loss-{recipe}", text)
     for kind, values in data.get("catalogue", {}).items():
         text = f"{catalogue.table(kind, values)}\n\nMeasured with {versions}."
         fill(DOCS.parent / CATALOGUE[kind], kind, text)
