@@ -29,5 +29,32 @@ def test_auto_resolves_to_the_defaults_of_the_loss():
     assert configure(tables, ["loss.name=margin", "miner.switch=0.2"]).miner.options == {"switch": 0.2}
     with pytest.raises(ValueError, match=r"\[miner\] has switch, and the loss 'triplet' has no default miner"):
         configure(tables, ["loss.name=triplet", "miner.switch=0.2"])
-    with pytest.raises(ValueError, match=r"a rate for standardized features: set model\.standardize"):
-        configure({"optimizer": {"lr": "auto"}})
+
+
+@pytest.mark.parametrize(
+    ("model", "rates", "divisors"),
+    [
+        ({"standardize": True}, (5e-4, 5e-4), (5, 25, 1)),
+        ({"backbone": "conv4"}, (4e-3, 4e-3), (5, 25, 4)),
+        ({"backbone": "conv4", "weights": "runs/first"}, (4e-3, 4e-3), (5, 25, 4)),
+        ({"backbone": "efficientnet-lite0", "weights": "imagenet"}, (1e-5, 1e-4), (1, 1, 1)),
+    ],
+)
+def test_automatic_learning_rates_depend_on_the_network_and_the_loss(model, rates, divisors):
+    def auto(*changes):
+        optimizer = configure({"model": model, "optimizer": {"lr": "auto", "head_lr": "auto"}}, changes).optimizer
+        return optimizer.lr, optimizer.head_lr
+
+    assert auto() == auto("optimizer.name=adamw") == rates
+    for loss, divisor in zip(("quadruplet", "dro-max", "proxy-anchor"), divisors, strict=True):
+        assert auto(f"loss.name={loss}") == pytest.approx([rate / divisor for rate in rates])
+    assert auto("optimizer.lr=0.1") == (0.1, rates[1])
+    with pytest.raises(ValueError, match=r'"auto" is a rate for adam and adamw: give a number for sgd'):
+        auto("optimizer.name=sgd")
+
+
+@pytest.mark.parametrize("name", ["lr", "head_lr"])
+@pytest.mark.parametrize("model", [{}, {"backbone": "auto"}, {"backbone": "resnet50"}])
+def test_a_network_without_default_rates_needs_a_number(model, name):
+    with pytest.raises(ValueError, match=rf'optimizer\.{name} = "auto" is a rate for standardized features .* conv4'):
+        configure({"model": model, "optimizer": {name: "auto"}})

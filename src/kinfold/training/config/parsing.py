@@ -14,7 +14,12 @@ import tomli_w
 from kinfold.files.documents import check_depth, read_toml, shorten
 from kinfold.registry import names, resolve, suggest
 from kinfold.registry.options import PLAIN, is_instance
-from kinfold.training.config.defaults import default_embedding_length, default_learning_rate, default_miner
+from kinfold.training.config.defaults import (
+    default_embedding_length,
+    default_learning_rates,
+    default_miner,
+    network_kind,
+)
 from kinfold.training.config.settings import NamedConfig, RunConfig
 
 Settings = TypeVar("Settings")
@@ -86,18 +91,35 @@ def _resolve_miner(tables: dict[str, Any]) -> None:
 
 
 def _resolve_numbers(tables: dict[str, Any]) -> None:
-    """Replace "auto" as learning rate and as initial embedding length by the defaults of the loss."""
+    """Replace "auto" as learning rate and as initial embedding length by the defaults."""
     loss = _get_loss_name(tables) or RunConfig().loss.name
     model, optimizer = tables.get("model"), tables.get("optimizer")
     if isinstance(model, dict) and model.get("init_length") == AUTO:
         model["init_length"] = default_embedding_length(loss)
-    if isinstance(optimizer, dict) and optimizer.get("lr") == AUTO:
-        if not (isinstance(model, Mapping) and model.get("standardize")):
-            raise ValueError(
-                'optimizer.lr = "auto" is a rate for standardized features: set model.standardize = true, or give a '
-                "number"
-            )
-        optimizer["lr"] = default_learning_rate(loss)
+    if isinstance(optimizer, dict):
+        _resolve_learning_rates(optimizer, loss, model if isinstance(model, Mapping) else {})
+
+
+def _resolve_learning_rates(optimizer: dict[str, Any], loss: str, model: Table) -> None:
+    """Replace "auto" as learning rate of backbone or head by the default of the loss and the network."""
+    automatic = [name for name in ("lr", "head_lr") if optimizer.get(name) == AUTO]
+    if not automatic:
+        return
+    kind = network_kind(model)
+    if kind is None:
+        backbone = model.get("backbone", AUTO)
+        if backbone != AUTO and "/" not in str(backbone):  # with "/" it is a model of another library
+            resolve("backbones", backbone)  # raises for a misspelled name
+        raise ValueError(
+            f'optimizer.{automatic[0]} = "auto" is a rate for standardized features (model.standardize = true), for '
+            "the backbone conv4, and for backbones with model.weights: give a number"
+        )
+    if optimizer.get("name") in ("sgd", "rmsprop"):
+        raise ValueError(
+            f'optimizer.{automatic[0]} = "auto" is a rate for adam and adamw: give a number for {optimizer["name"]}'
+        )
+    rates = dict(zip(("lr", "head_lr"), default_learning_rates(loss, kind), strict=True))
+    optimizer.update({name: rates[name] for name in automatic})
 
 
 def apply_changes(tables: Table, changes: Sequence[str]) -> dict[str, Any]:
