@@ -275,8 +275,10 @@ def test_a_command_that_gets_signals_can_be_resumed(numbers, tmp_path):
     command = [sys.executable, "-m", "kinfold", "train"]
     arguments = [str(path), "--out", str(folder)]
     for number, step in zip(numbers, steps, strict=True):
+        # the process before may have gone further than its step: a signal must not come before this one has started
+        logged = max((event["step"] for event in RunFolder(folder).read_events()), default=0)
         process = subprocess.Popen([*command, *arguments], env=ONE_THREAD, stderr=subprocess.PIPE, text=True)
-        wait_for(folder, step)
+        wait_for(folder, max(step, logged + 1))
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         if number == signal.SIGKILL:
