@@ -11,27 +11,31 @@ TESTS := -m pytest -n 2 --dist worksteal
 # real data for the tests that use it; they skip where there is none
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo check test test-all coverage mutate package lint docs bench bench-evaluate bench-evaluate-classes bench-data \
+.PHONY: demo check test test-all test-integrations coverage mutate package lint docs bench bench-evaluate bench-evaluate-classes bench-data \
 	bench-training bench-every-loss clean
 
 demo: $(VENV)/core
 	$(BIN)/kinfold demo --out results/demo
 
 test: lint
-	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow"
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow and not integration"
 
 # while you work: lint, types, the contract tests and the tests of the files that differ from main
 check: lint
-	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow" $$($(BIN)/python -m tools.changed_tests)
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not slow and not integration" $$($(BIN)/python -m tools.changed_tests)
 
 test-all: lint
-	$(ONE_THREAD) $(BIN)/python $(TESTS)
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m "not integration"
+
+# with the packages of other projects, such as vector databases and training frameworks
+test-integrations: $(VENV)/integrations
+	$(ONE_THREAD) $(BIN)/python $(TESTS) -m integration
 
 # the tests of `make test`, line by line, in every process that they start; they take about half as long again
 coverage: export COVERAGE_FILE = $(abspath $(VENV))/coverage/lines
 coverage: $(VENV)/test
 	rm -rf $(VENV)/coverage && mkdir $(VENV)/coverage
-	$(ONE_THREAD) $(BIN)/coverage run $(TESTS) -m "not slow"
+	$(ONE_THREAD) $(BIN)/coverage run $(TESTS) -m "not slow and not integration"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -77,6 +81,10 @@ $(VENV)/core: pyproject.toml constraints.txt
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) --editable ".[test]"
+	touch $@
+
+$(VENV)/integrations: $(VENV)/test
+	$(PIP) --editable ".[integrations]"
 	touch $@
 
 $(VENV)/docs: $(VENV)/core
