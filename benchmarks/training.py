@@ -1,8 +1,10 @@
 """What the training loop costs: ours against the bare loop of the same model, loss and data, and against the trainer of
-the installed pytorch-metric-learning; a step of DRML against its baseline; and what the recipe for glyphs reaches.
+the installed pytorch-metric-learning; a step of DRML against its baseline; both memory formats of image networks; and
+what the recipe for glyphs reaches.
 
     make bench-training
     python -m benchmarks.training --rounds 3 --steps 20 --no-glyphs
+    python -m benchmarks.training --memory-formats-only
 
 The bare loop is what nobody can do without: take the batch out of the same array, zero the gradients, forward, loss,
 backward, step. All three take turns; times are minima. Nothing is evaluated or saved meanwhile, as the bare loop does
@@ -28,13 +30,14 @@ import torch
 from torch import Tensor, nn
 
 import kinfold
-from kinfold import recipes
+from kinfold import models, recipes
 from kinfold.data import Batches, Dataset, Rows, create_dataset
 from kinfold.data.normalize import SMALL_GRAY
 from kinfold.training import Step, Trainer, components, configure
 from kinfold.training.config import resolution
 from kinfold.training.config.parsing import apply_changes, read_tables
 from kinfold.training.loop.optimizers import build_optimizer
+from kinfold.training.memory_format import time_memory_formats
 
 Work = Callable[[], None]
 
@@ -220,6 +223,29 @@ def relational(rounds: int, steps: int) -> list[dict[str, Any]]:
     return rows
 
 
+# backbone, channels and pixels of its images, images
+NETWORKS = (
+    ("conv4", 1, 28, 128),
+    ("efficientnet-lite0", 3, 96, 16),
+    ("efficientnet-lite0", 3, 224, 16),
+    ("resnet50", 3, 96, 16),
+    ("bn-inception", 3, 96, 16),
+)
+
+
+def memory_formats() -> list[dict[str, Any]]:
+    """Milliseconds of forward and backward in both memory formats, as the trial at the start of a run measures them."""
+    rows = []
+    for backbone, channels, pixels, images in NETWORKS:
+        model = models.create(backbone, batch_norm="frozen-statistics")
+        batch = torch.randn(images, channels, pixels, pixels, generator=torch.Generator().manual_seed(0))
+        for precision in ("float32", "bfloat16"):
+            times = time_memory_formats(model, batch, precision)
+            network = f"{backbone}, {images} images of {pixels} px"
+            rows.append({"network": network, "precision": precision, "milliseconds": times})
+    return rows
+
+
 def glyphs() -> dict[str, Any]:
     """The recipe as it stands: seconds of training, evaluations of the validation classes included, and test scores."""
     start = time.perf_counter()
@@ -234,7 +260,15 @@ def glyphs() -> dict[str, Any]:
 
 
 def tables(results: dict[str, Any]) -> str:
-    lines = ["| work of a step | bare loop, ms | ours | pytorch-metric-learning's trainer |", "|---|---|---|---|"]
+    lines = ["| network | precision | contiguous, ms | channels-last |", "|---|---|---|---|"]
+    for entry in results["memory formats"]:
+        contiguous, channels_last = entry["milliseconds"].values()
+        lines.append(
+            f"| {entry['network']} | {entry['precision']} | {contiguous:.0f} | {channels_last / contiguous:.2f} x |"
+        )
+    if "loops" not in results:
+        return "\n".join(lines)
+    lines += ["", "| work of a step | bare loop, ms | ours | pytorch-metric-learning's trainer |", "|---|---|---|---|"]
     for entry in results["loops"]:
         took = entry["milliseconds"]
         ratios = [f"{took[name] / took['bare']:.2f} x" for name in ("ours", "peer")]
@@ -258,12 +292,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=15, help="of the network in a round; the head takes 20 times more")
     parser.add_argument("--no-glyphs", action="store_true", help="leave the whole recipe out")
+    parser.add_argument("--memory-formats-only", action="store_true", help="leave everything else out")
     parser.add_argument("--out", type=Path, default=Path("results/bench_training.json"))
     options = parser.parse_args()
     about = {"torch": torch.__version__, "threads": torch.get_num_threads(), "machine": platform.machine()}
-    results: dict[str, Any] = {"about": about, "loops": [compared(p, options.rounds) for p in problems(options.steps)]}
-    results["relational"] = relational(options.rounds, options.steps)
-    results["glyphs"] = None if options.no_glyphs else glyphs()
+    results: dict[str, Any] = {"about": about, "memory formats": memory_formats()}
+    if not options.memory_formats_only:
+        results["loops"] = [compared(p, options.rounds) for p in problems(options.steps)]
+        results["relational"] = relational(options.rounds, options.steps)
+        results["glyphs"] = None if options.no_glyphs else glyphs()
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(results, indent=1))
     print(tables(results))

@@ -10,6 +10,8 @@ from kinfold.models.backbone import Backbone
 from kinfold.models.batch_norm import BatchNorm, check_batch_norm, freeze_affine, freeze_statistics
 
 Pool = Literal["avg", "max", "avg+max"]
+MemoryFormat = Literal["contiguous", "channels-last"]
+_MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 
 
 class Embedder(nn.Module):
@@ -23,9 +25,14 @@ class Embedder(nn.Module):
         batch_norm: Batch norm of the backbone, also after `train()`. "train" learns. "frozen-statistics" normalizes by
             the running statistics and does not update them; scale and shift learn. "frozen" keeps scale and shift too.
 
+    Attributes:
+        memory_format: The order in memory of images and convolution weights; see `set_memory_format`.
+
     Raises:
         ValueError: `pool` or `batch_norm` is unknown.
     """
+
+    memory_format: MemoryFormat = "contiguous"
 
     def __init__(
         self, backbone: Backbone, head: nn.Module, dim: int, pool: Pool = "avg", batch_norm: BatchNorm = "train"
@@ -44,6 +51,25 @@ class Embedder(nn.Module):
             freeze_affine(backbone)
         self.train(self.training)
 
+    def set_memory_format(self, memory_format: MemoryFormat) -> Self:
+        """Reorder images and convolution weights in memory; embeddings change by rounding alone.
+
+        Args:
+            memory_format: "contiguous", or "channels-last", which is faster for many convolutional networks.
+
+        Returns:
+            This network.
+
+        Raises:
+            ValueError: `memory_format` is unknown.
+        """
+        if memory_format not in _MEMORY_FORMATS:
+            near = registry.suggest(memory_format, _MEMORY_FORMATS)
+            raise ValueError(f"unknown memory format {memory_format!r}{near}; there are {', '.join(_MEMORY_FORMATS)}")
+        self.memory_format = memory_format
+        self.backbone.to(memory_format=_MEMORY_FORMATS[memory_format])  # type: ignore[call-overload]  # torch's stub
+        return self
+
     def features(self, images: Tensor) -> Tensor:
         """Return the pooled features (B, width) of the backbone."""
         if images.dtype == torch.uint8:
@@ -51,6 +77,8 @@ class Embedder(nn.Module):
                 "a network takes normalized numbers, not bytes: kinfold.data.create_pipeline"
                 f"({self.backbone.pipeline!r}).normalize(images) makes them"
             )
+        if self.memory_format == "channels-last" and images.ndim == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
         return pool_maps(self.backbone(images), self.pool)
 
     def forward(self, images: Tensor) -> Any:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
+from kinfold.models.embedder import Embedder
 from kinfold.optional import import_optional
 from kinfold.pairs import normalize as normalize_rows
 
@@ -108,6 +109,8 @@ def export(
     kind = _choose_format(path, format)
     _check(path, example, tolerance)
     model = copy.deepcopy(deployed).cpu().eval()
+    if isinstance(model.embedder, Embedder):
+        model.embedder.set_memory_format("contiguous")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.requires_grad_(False)
         # the archive cannot store other layouts, such as channels last, or views of a larger tensor

@@ -1,7 +1,8 @@
 """`RunBuilder` puts everything together that a run needs: data, network, objective and training loop."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 from kinfold import models
 from kinfold.data import Batches, Dataset, Pipeline
 from kinfold.data.fingerprint import compute_fingerprint
+from kinfold.data.loading import SequentialBatches
 from kinfold.distributed import World
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
 from kinfold.metrics.lookup import find_metric
 from kinfold.models import Embedder
+from kinfold.models.embedder import MemoryFormat
 from kinfold.training.components import build_objective, build_pipeline, build_sampler, try_objective
 from kinfold.training.config.resolution import resolve_config
 from kinfold.training.config.settings import RunConfig
@@ -27,6 +30,7 @@ from kinfold.training.loop.optimizers import build_optimizer
 from kinfold.training.loop.selection import Selection
 from kinfold.training.loop.step import Step
 from kinfold.training.loop.trainer import Callback, Evaluate, Trainer, copy_weights
+from kinfold.training.memory_format import choose_memory_format, count_trial_images, needs_trial, time_memory_formats
 from kinfold.training.run_folder import RunFolder
 from kinfold.training.splits import HeldOutTest, assign_splits, cache_in_memory, load_dataset, split_classes
 
@@ -48,6 +52,7 @@ class RunBuilder:
         model: The network with its first weights.
         start: What was taken of the run that model.weights names; None where it names none.
         start_weights: The first weights; None where they are not known any more.
+        memory_format_trial: Milliseconds by memory format, where both were tried.
     """
 
     def __init__(self, config: RunConfig, dataset: Dataset | None, world: World, resumed: bool = False) -> None:
@@ -72,6 +77,9 @@ class RunBuilder:
         self.test = None if splits.test is None else HeldOutTest(splits.test)
         self._check_evaluation()
         self.model: Embedder = embedder.to(self.device)
+        self.memory_format_trial: dict[str, float | None] | None = None
+        if config.model.memory_format == "auto":
+            self.config = config = self._resolve_memory_format()
         fit_initial_model(
             self.model,
             config.model,
@@ -95,16 +103,7 @@ class RunBuilder:
         config, training, evaluation = self.config, self.config.training, self.config.evaluation
         objective = self._build_objective()
         sampler = build_sampler(config, self.train.labels)
-        batches = Batches(
-            self.train,
-            None if self.pipeline is None else self.pipeline.train,
-            None if self.pipeline is None else self.pipeline.normalize,
-            batch_sampler=sampler,
-            seed=config.seed,
-            workers=config.data.workers,
-            mode="RGB" if self.pipeline is None else self.pipeline.mode,
-            background=config.data.background,
-        )
+        batches = self._build_batches(sampler, config.data.workers)
         step = Step(
             self.model,
             objective,
@@ -167,7 +166,8 @@ class RunBuilder:
     def describe(self) -> dict[str, Any]:
         """Describe the machine and the data, for environment.json."""
         description = {**describe_environment(self.device), "data": compute_fingerprint(self._dataset)}
-        return description if self.start is None else {**description, "start": self.start}
+        optional = {"start": self.start, "memory_format_trial": self.memory_format_trial}
+        return description | {key: value for key, value in optional.items() if value is not None}
 
     def check_environment(self, folder: RunFolder, environment: Mapping[str, Any]) -> None:
         """Refuse to resume on other data, or before the first checkpoint from other weights, than the run began with.
@@ -191,6 +191,33 @@ class RunBuilder:
                 f"{folder.path} began from other weights than those that {self.start['run']} has now: restore them, or "
                 "begin a new run in another folder"
             )
+
+    def _build_batches(self, sampler: Iterable[list[int]], workers: int) -> Batches:
+        return Batches(
+            self.train,
+            None if self.pipeline is None else self.pipeline.train,
+            None if self.pipeline is None else self.pipeline.normalize,
+            batch_sampler=sampler,
+            seed=self.config.seed,
+            workers=workers,
+            mode="RGB" if self.pipeline is None else self.pipeline.mode,
+            background=self.config.data.background,
+        )
+
+    def _resolve_memory_format(self) -> RunConfig:
+        """Return the configuration with the memory format that is faster, after setting it on all processes."""
+        is_faster = 0
+        if self.config.training.steps != 0 and needs_trial(self.model) and self.world.is_first:
+            count = min(len(self.train), count_trial_images(self.device))
+            images = next(iter(self._build_batches(SequentialBatches(0, count, count), workers=0))).images
+            images = images.to(self.device, next(self.model.parameters()).dtype)
+            self.memory_format_trial = time_memory_formats(self.model, images, self.config.training.precision)
+            is_faster = int(choose_memory_format(self.memory_format_trial) == "channels-last")
+        # one process decides for all
+        (is_faster,), *_ = self.world.gather_integers([is_faster])
+        memory_format: MemoryFormat = "channels-last" if is_faster else "contiguous"
+        self.model.set_memory_format(memory_format)
+        return replace(self.config, model=replace(self.config.model, memory_format=memory_format))
 
     def _build_objective(self) -> Objective:
         config = self.config

@@ -21,7 +21,7 @@ _LOSS_SEED, _MINER_SEED = 102, 103  # tell the draws of loss and miner from all 
 
 
 def build_model(config: RunConfig) -> Embedder:
-    """Build the network of [model] with its weights, in the precision of the run."""
+    """Build the network of [model] with its weights, in the precision and memory format of the run."""
     model = config.model
     embedder = models.create(
         model.backbone,
@@ -34,6 +34,8 @@ def build_model(config: RunConfig) -> Embedder:
         {**model.backbone_options, "standardize": True} if model.standardize else model.backbone_options,
         model.head_options,
     )
+    if model.memory_format != "auto":
+        embedder.set_memory_format(model.memory_format)
     return embedder.double() if config.training.precision == "float64" else embedder
 
 

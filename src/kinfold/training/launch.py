@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ def _resume(folder: Path | str, dataset: Dataset | None, callbacks: Sequence[Cal
         environment = run_folder.read_environment()
         torch.set_num_threads(environment["threads"])  # another number would round differently
         has_checkpoint = any(run_folder.checkpoints.glob("*.safetensors"))
-        builder = RunBuilder(run.config, dataset, world, resumed=has_checkpoint)
+        config = run.config
+        if config.model.memory_format == "auto":  # an earlier version began the run
+            config = replace(config, model=replace(config.model, memory_format="contiguous"))
+        builder = RunBuilder(config, dataset, world, resumed=has_checkpoint)
         builder.check_environment(run_folder, environment)
         differences = find_differences(environment, builder.describe())
         if differences and world.is_first:

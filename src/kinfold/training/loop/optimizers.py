@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from kinfold.training.config.settings import OptimizerConfig, ScheduleConfig
@@ -85,6 +85,15 @@ def check_loss_lr(objective: nn.Module, config: OptimizerConfig) -> None:
 
 def _has_proxies(objective: nn.Module) -> bool:
     return any(getattr(module, "proxies", None) is not None for module in objective.modules())
+
+
+def load_optimizer_state(optimizer: TorchOptimizer, state: dict[str, Any]) -> None:
+    """Restore a saved state, with tensors in the memory format of their parameters, as if they had never been saved."""
+    optimizer.load_state_dict(state)
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def set_learning_rates(optimizer: TorchOptimizer, factor: float) -> None:

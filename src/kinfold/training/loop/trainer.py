@@ -15,7 +15,7 @@ from kinfold.distributed import World
 from kinfold.samplers import Sampler
 from kinfold.training.config.settings import ScheduleConfig
 from kinfold.training.loop.objective import Objective
-from kinfold.training.loop.optimizers import compute_lr_factor, set_learning_rates
+from kinfold.training.loop.optimizers import compute_lr_factor, load_optimizer_state, set_learning_rates
 from kinfold.training.loop.selection import Selection
 from kinfold.training.loop.signals import Stopped, StopRequest
 from kinfold.training.loop.step import Step, StepOutput
@@ -167,7 +167,7 @@ class Trainer:
         self.step_number, self.diverged, self.judged = state["done"], state["diverged"], state["judged"]
         self.model.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer_state(self.optimizer, state["optimizer"])
         self.step.scaler.load_state_dict(state["scaler"])
         self.sampler.load_state_dict(state["sampler"])
         self.selection.load_state_dict(state["selection"])
@@ -300,5 +300,6 @@ def is_finite(weights: dict[str, Tensor]) -> bool:
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Copy the weights to the CPU, where later steps do not change them."""
-    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    """Copy the weights to the CPU, where later steps do not change them, in contiguous order."""
+    contiguous = torch.contiguous_format
+    return {name: value.detach().cpu().clone(memory_format=contiguous) for name, value in model.state_dict().items()}
