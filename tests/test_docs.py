@@ -35,7 +35,7 @@ CATALOGUE = {
     "datasets": ("data.md", [["what"], [WHEN], [PAPER]], None),
 }
 # baselines without a paper
-WITHOUT_PAPER = {"all", "average", "random", "mlp", "identity", "features", "softmax"}
+WITHOUT_PAPER = {"all", "average", "random", "mlp", "residual", "identity", "features", "softmax"}
 # networks of other libraries
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [

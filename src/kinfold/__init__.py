@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kinfold import samplers as samplers
     from kinfold import training as training
     from kinfold.learner import MetricLearner as MetricLearner
+    from kinfold.linear_estimators import LDA as LDA
+    from kinfold.linear_estimators import Whitening as Whitening
     from kinfold.training import Run as Run
     from kinfold.training import train as train
 
@@ -54,7 +56,9 @@ _LAZY = {
             "training",
         )
     },
+    "LDA": "kinfold.linear_estimators",
     "MetricLearner": "kinfold.learner",
+    "Whitening": "kinfold.linear_estimators",
     "Run": "kinfold.training",
     "train": "kinfold.training",
 }
@@ -63,8 +67,10 @@ list = registry.names
 register = registry.register
 
 __all__ = [
+    "LDA",
     "MetricLearner",
     "Run",
+    "Whitening",
     "__version__",
     "data",
     "dro",

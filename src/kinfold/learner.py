@@ -16,7 +16,8 @@ from kinfold import metrics, models, registry
 from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.distributed import World
 from kinfold.models import Embedder
-from kinfold.models.initialization import compute_principal_components
+from kinfold.models.initialization import PrincipalComponents, compute_principal_components
+from kinfold.models.linear_maps import SUPERVISED
 from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.optional import import_optional
 from kinfold.pairs import normalize
@@ -58,8 +59,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         dim: Width of the embedding, at most. A linear head gives no more dimensions than X has columns and, unless
             init="random", than its rows vary in.
         head: "linear", or "mlp" with one hidden layer as wide as X.
-        init: Where a linear head starts: at principal components, "pca", "half-whiten" or "whiten", or "random". "auto"
-            is half-whiten for the linear head and random for the other.
+        init: Where a linear head starts: at principal components, "pca", "half-whiten" or "whiten", at "within-whiten",
+            "lda" or "plda", which use the classes, or "random". "auto" is half-whiten for the linear head and random
+            for the other.
         steps: Training steps.
         batch_size: Items in a batch, at most.
         per_class: Items of each class in a batch; lowered to the size of the largest class. Where all classes
@@ -325,19 +327,22 @@ def _build_run(config: RunConfig, dataset: Dataset) -> RunBuilder:
     model, init = config.model, config.model.init
     if init == "auto":
         init = "half-whiten" if model.head == "linear" else "random"
-    components = None
+    start: Tensor | PrincipalComponents | None = None
     if init != "random":
         rows = _to_tensor(train.items.array())  # type: ignore[attr-defined]  # `Rows`
-        components = compute_principal_components(
-            PrecomputedFeatures(rows.shape[1], standardize=True).standardize(rows)
-        )
-        model = replace(model, dim=min(model.dim, max(1, components.rank)))
+        start = PrecomputedFeatures(rows.shape[1], standardize=True).standardize(rows)
+        limit = min(rows.shape[1], len(train.classes) - 1) if init == "lda" else rows.shape[1]
+        if init not in SUPERVISED:
+            start = compute_principal_components(start)
+            limit = start.rank
+        model = replace(model, dim=min(model.dim, max(1, limit)))
     batch_size, per_class = fit_batch_shape(train.class_sizes().tolist(), **config.sampler.options)
     sampler = NamedConfig("spc", {"batch_size": batch_size, "per_class": per_class})
     config = replace(config, model=replace(model, init="random"), sampler=sampler)
     builder = RunBuilder(config, dataset, World.current())
-    if components is not None:
-        models.initialize(builder.model.head, components, init, model.init_length)  # type: ignore[arg-type]  # not "random"
+    if start is not None:
+        how: Any = init  # not "auto" or "random"
+        models.initialize(builder.model.head, start, how, model.init_length, labels=train.labels)
     return builder
 
 

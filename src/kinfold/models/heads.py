@@ -1,6 +1,6 @@
 """Heads: modules from pooled features to embeddings."""
 
-from torch import nn
+from torch import Tensor, nn
 
 
 def identity(width: int, dim: int) -> nn.Module:
@@ -62,3 +62,38 @@ def mlp(width: int, dim: int, hidden: int | None = None, batch_norm: bool = Fals
     if dropout:
         between.append(nn.Dropout(dropout))
     return nn.Sequential(nn.Linear(width, hidden), *between, nn.Linear(hidden, dim))
+
+
+class Residual(nn.Module):
+    """A linear layer plus a small network whose output starts at zero.
+
+    It starts as the linear layer alone, which can be initialized as such, and learns what a linear map cannot express.
+
+    Args:
+        width: Dimension of the features.
+        dim: Dimension of the embeddings.
+        hidden: Hidden units of the network; `width` if left out.
+        dropout: Probability of dropout after the ReLU.
+
+    Raises:
+        ValueError: `hidden` is less than 1.
+
+    Examples:
+        >>> import torch
+        >>> head, rows = Residual(8, 4), torch.ones(2, 8)
+        >>> torch.equal(head(rows), head.linear(rows))
+        True
+    """
+
+    def __init__(self, width: int, dim: int, hidden: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, dim)
+        self.correction = mlp(width, dim, hidden, dropout=dropout)
+        last = [module for module in self.correction.modules() if isinstance(module, nn.Linear)][-1]
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return embeddings (B, dim) of features (B, width)."""
+        embeddings: Tensor = self.linear(features) + self.correction(features)
+        return embeddings

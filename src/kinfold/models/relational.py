@@ -30,7 +30,8 @@ from kinfold.models.ensemble import (
     normalize_parts,
     promote_half,
 )
-from kinfold.models.initialization import Initialization, initialize
+from kinfold.models.initialization import initialize
+from kinfold.models.linear_maps import LinearMapKind
 
 BranchInput = Literal["chunk", "full"]
 _NO_SCORE = 1e-12
@@ -103,7 +104,7 @@ class RelationalHead(Ensemble):
         nn.init.eye_(self.relation.weight)  # [1, 0]: initially the embedding is the concatenated nodes
         nn.init.zeros_(self.relation.bias)
 
-    def initialize(self, features: Tensor, how: Initialization) -> None:
+    def initialize(self, features: Tensor, how: LinearMapKind) -> None:
         """Initialize every branch from the principal components of its chunk of the features (N, width)."""
         if self.branch_input == "full" or not isinstance(features, Tensor):
             raise ValueError(

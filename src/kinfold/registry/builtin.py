@@ -95,6 +95,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "identity": "kinfold.models.heads:identity",
         "linear": "kinfold.models.heads:linear",
         "mlp": "kinfold.models.heads:mlp",
+        "residual": "kinfold.models.heads:Residual",
         "relational": "kinfold.models.relational:RelationalHead",
         "independent": "kinfold.models.independent:IndependentHeads",
     },

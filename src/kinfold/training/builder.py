@@ -84,6 +84,7 @@ class RunBuilder:
             self.model,
             config.model,
             lambda: self.embed(self.model, self.train, function=self.model.features),
+            self.train.labels,
             (self.start or {}).get("parts", ()),
         )
         if world.size > 1:

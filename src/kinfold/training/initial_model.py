@@ -48,14 +48,15 @@ def create_architecture(config: RunConfig) -> Embedder:
 
 
 def fit_initial_model(
-    model: Embedder, config: ModelConfig, features: Callable[[], Tensor], keep: Sequence[str] = ()
+    model: Embedder, config: ModelConfig, features: Callable[[], Tensor], labels: Tensor, keep: Sequence[str] = ()
 ) -> None:
-    """Standardize the features and set the head to their principal components, where the configuration asks for it.
+    """Standardize the features and set the head to a map computed from them, where the configuration asks for it.
 
     Args:
         model: As `create_initial_model` returns it; changed in place.
         config: With every "auto" resolved.
         features: Computes `model.features` of all training items, (N, width); called only where it is needed.
+        labels: The class of every training item, (N,).
         keep: Parts, "backbone" or "head", that came from a run and stay as they are.
     """
     standardizes = config.standardize and "backbone" not in keep
@@ -67,7 +68,8 @@ def fit_initial_model(
         assert isinstance(model.backbone, PrecomputedFeatures)  # nothing else takes the option
         rows = model.backbone.standardize(rows)
     if initializes_head:
-        initialize(model.head, rows, config.init, config.init_length)  # type: ignore[arg-type]  # "auto" is resolved
+        how: Any = config.init  # "auto" is resolved
+        initialize(model.head, rows, how, config.init_length, labels=labels, shrinkage=config.init_shrinkage)
 
 
 def names_run(weights: str | None) -> bool:

@@ -142,10 +142,12 @@ class Run:
     def start_model(self) -> Embedder:
         """Build the network as it was before its first step, from the configuration and the training items."""
         model, start = create_initial_model(self.config)
+        train = self.splits()["train"]
         fit_initial_model(
             model,
             self.config.model,
-            lambda: self._embed(model, self.splits()["train"], function=model.features),
+            lambda: self._embed(model, train, function=model.features),
+            train.labels,
             (start or {}).get("parts", ()),
         )
         return model.eval()

@@ -67,10 +67,13 @@ class ModelConfig:
         dim: Width of the embedding.
         head: A name of `kinfold.list("heads")`.
         pool: How feature maps are pooled.
-        init: The start of a head that takes no weights: random, or principal components of the training features.
-            "auto" is half-whiten for a linear head on features and random otherwise.
-        init_length: Root mean square length of the embeddings at a start from principal components. For losses on
-            raw vectors it acts as a temperature; losses on unit vectors do not depend on it.
+        init: The start of a head that takes no weights: random, or a linear map that is computed from the training
+            features: principal components, whitening, whitening within classes, LDA. "auto" is half-whiten for a linear
+            head on features and random otherwise.
+        init_length: Root mean square length of the embeddings at a start that is not random. For losses on raw
+            vectors it acts as a temperature; losses on unit vectors do not depend on it.
+        init_shrinkage: Share of the covariance that a start with whitening or LDA replaces by a multiple of the
+            identity. None is 0 for half-whiten and whiten, and 0.5 for within-whiten, lda and plda.
         standardize: Center the features and divide them by one number, so that learning rates do not depend on
             the unit of the features. The head "identity" ignores it.
         weights: "imagenet", a weight file for the backbone, or the folder of a run. From a run, backbone and head
@@ -86,8 +89,9 @@ class ModelConfig:
     dim: int = 128
     head: str = "linear"
     pool: Literal["avg", "max", "avg+max"] = "avg"
-    init: Literal["auto", "random", "pca", "half-whiten", "whiten"] = "auto"
+    init: Literal["auto", "random", "pca", "half-whiten", "whiten", "within-whiten", "lda", "plda"] = "auto"
     init_length: float = 1.0
+    init_shrinkage: float | None = None
     standardize: bool = False
     weights: str | None = None
     batch_norm: Literal["train", "frozen-statistics", "frozen"] = "train"

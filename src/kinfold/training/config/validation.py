@@ -38,6 +38,7 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "training.epochs": (1, None),
     "training.micro_batch": (1, None),
     "training.head_only": (0, None),
+    "model.init_shrinkage": (0, 1),
     "training.log_every": (1, None),
     "training.save_seconds": (0, None),
     "training.save_every": (1, None),
@@ -77,6 +78,11 @@ def validate_config(config: "RunConfig") -> None:
     if optimizer.name in ("adam", "adamw") and optimizer.momentum != type(optimizer).momentum:
         raise ValueError(
             f"optimizer.momentum={optimizer.momentum:g} belongs to sgd and rmsprop, and {optimizer.name} would ignore "
+            "it; leave it out"
+        )
+    if config.model.init_shrinkage is not None and config.model.init in ("random", "pca"):
+        raise ValueError(
+            f"model.init_shrinkage belongs to whitening and LDA, and model.init = {config.model.init!r} would ignore "
             "it; leave it out"
         )
     if evaluation.selection != "last" and evaluation.metric not in evaluation.metrics:
