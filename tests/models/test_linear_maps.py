@@ -188,3 +188,15 @@ def test_plda_weights_the_directions_of_lda_by_the_share_of_between_class_varian
     shares = discriminant.values / (discriminant.values + 1)
     assert torch.allclose(weighted.weight, discriminant.weight * shares[:, None], rtol=1e-9, atol=1e-12)
     assert fit_linear_map(compute_moments(*problem(3)), "plda").weight.shape == (7, 7)
+
+
+def test_moments_of_parts_merge_to_those_of_all_rows():
+    rows, labels = problem()
+    shift = rows[0].clone()
+    parts = [Moments(7, 6, shift).update(rows[part], labels[part]) for part in (slice(0, 20), slice(20, 54))]
+    merged, whole = parts[0].merge(parts[1]), compute_moments(rows, labels)
+    assert merged.count == 54
+    assert torch.allclose(merged.mean, whole.mean)
+    assert torch.allclose(merged.within_covariance(), whole.within_covariance())
+    with pytest.raises(ValueError, match="shift are the same"):
+        parts[0].merge(whole)

@@ -5,6 +5,7 @@ from it without another decomposition.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
@@ -127,60 +128,88 @@ def fit_linear_map(
         >>> fit_linear_map(compute_moments(rows), "pca", dim=1)(rows).flatten().tolist()
         [3.0, -3.0, 0.0, 0.0]
     """
-    if kind not in get_args(LinearMapKind):
-        near = registry.suggest(kind, get_args(LinearMapKind))
-        raise ValueError(f"unknown linear map {kind!r}{near}; there are {', '.join(get_args(LinearMapKind))}")
-    shrinkage = DEFAULT_SHRINKAGE.get(kind, 0.0) if shrinkage is None else shrinkage
-    if not 0 <= shrinkage <= 1:
-        raise ValueError(f"shrinkage lies from 0 to 1, got {shrinkage}")
-    if kind == "pca" and shrinkage:
-        raise ValueError("pca divides by no variance, so that shrinkage would be ignored; leave it out")
-    limit = count_dimensions(moments, kind)
-    dim = limit if dim is None else dim
-    if not 1 <= dim <= limit:
-        few = f"{len(_present(moments))} classes" if kind == "lda" and limit < moments.width else f"{limit} features"
-        raise ValueError(f"{few} have no {dim} dimensions of {kind}; choose dim from 1 to {limit}")
-    if kind in SUPERVISED:
-        weight, values = _fit_supervised(moments, kind, dim, shrinkage)
-    else:
-        spectrum = Spectrum.of(moments.total_covariance())
-        weight, values = spectrum.directions[:dim], spectrum.values[:dim]
+    return LinearMapFitter(moments).fit(kind, dim, shrinkage)
+
+
+class LinearMapFitter:
+    """Computes several linear maps of the same rows; each covariance is diagonalized once.
+
+    Args:
+        moments: Of the training rows.
+    """
+
+    def __init__(self, moments: Moments) -> None:
+        self.moments = moments
+
+    @cached_property
+    def total(self) -> Spectrum:
+        """Spectrum of the covariance of all rows."""
+        return Spectrum.of(self.moments.total_covariance())
+
+    @cached_property
+    def within(self) -> Spectrum:
+        """Spectrum of the covariance within classes."""
+        return Spectrum.of(self.moments.within_covariance())
+
+    def fit(self, kind: LinearMapKind, dim: int | None = None, shrinkage: float | None = None) -> LinearMap:
+        """Compute a map; see `fit_linear_map`."""
+        moments = self.moments
+        if kind not in get_args(LinearMapKind):
+            near = registry.suggest(kind, get_args(LinearMapKind))
+            raise ValueError(f"unknown linear map {kind!r}{near}; there are {', '.join(get_args(LinearMapKind))}")
+        shrinkage = DEFAULT_SHRINKAGE.get(kind, 0.0) if shrinkage is None else shrinkage
+        if not 0 <= shrinkage <= 1:
+            raise ValueError(f"shrinkage lies from 0 to 1, got {shrinkage}")
+        if kind == "pca" and shrinkage:
+            raise ValueError("pca divides by no variance, so that shrinkage would be ignored; leave it out")
+        limit = count_dimensions(moments, kind)
+        dim = limit if dim is None else dim
+        if not 1 <= dim <= limit:
+            few = (
+                f"{_count_classes(moments)} classes" if kind == "lda" and limit < moments.width else f"{limit} features"
+            )
+            raise ValueError(f"{few} have no {dim} dimensions of {kind}; choose dim from 1 to {limit}")
+        fit = self._fit_supervised if kind in SUPERVISED else self._fit_principal
+        weight, values = fit(kind, dim, shrinkage)
+        signs = weight.gather(1, weight.abs().argmax(dim=1, keepdim=True)).sign()
+        weight = weight * torch.where(signs == 0, torch.ones_like(signs), signs)
+        return LinearMap(weight, -weight @ moments.mean, values)
+
+    def _fit_principal(self, kind: str, dim: int, shrinkage: float) -> tuple[Tensor, Tensor]:
+        weight, values = self.total.directions[:dim], self.total.values[:dim]
         if POWERS[kind]:
-            shrunk = spectrum.shrink(shrinkage)
-            _check_rank(shrunk, dim, moments.count)
+            shrunk = self.total.shrink(shrinkage)
+            _check_rank(shrunk, dim, self.moments.count)
             weight = weight * (shrunk[:dim] ** (-POWERS[kind] / 2))[:, None]
-    signs = weight.gather(1, weight.abs().argmax(dim=1, keepdim=True)).sign()
-    weight = weight * torch.where(signs == 0, torch.ones_like(signs), signs)
-    return LinearMap(weight, -weight @ moments.mean, values)
+        return weight, values
+
+    def _fit_supervised(self, kind: str, dim: int, shrinkage: float) -> tuple[Tensor, Tensor]:
+        moments, classes = self.moments, _count_classes(self.moments)
+        if classes < 2:
+            raise ValueError(f"{kind} compares classes, and there are {classes}; it needs two")
+        if moments.count <= classes:
+            raise ValueError(f"every class has one row, so that {kind} sees no variation within classes; give more")
+        root = self.within.inverse_root(shrinkage)  # (width, width): rows are whitened within classes by root x
+        if kind == "within-whiten":
+            compared = moments.total_covariance()
+        else:  # scikit-learn shrinks the total covariance too, which adds a multiple of the identity
+            between = moments.between_covariance()
+            shift = shrinkage * between.diagonal().mean()
+            compared = (1 - shrinkage) * between + shift * torch.eye(moments.width, dtype=torch.float64)
+        spectrum = Spectrum.of(root @ compared @ root.T)
+        weight, values = spectrum.directions[:dim] @ root, spectrum.values[:dim]
+        return (weight * (values / (values + 1))[:, None] if kind == "plda" else weight), values
 
 
 def count_dimensions(moments: Moments, kind: LinearMapKind) -> int:
     """Return how many dimensions a kind of map can have: for lda classes - 1 at most, else the width."""
-    return min(moments.width, max(1, len(_present(moments)) - 1)) if kind == "lda" else moments.width
+    return min(moments.width, max(1, _count_classes(moments) - 1)) if kind == "lda" else moments.width
 
 
-def _fit_supervised(moments: Moments, kind: str, dim: int, shrinkage: float) -> tuple[Tensor, Tensor]:
-    if len(_present(moments)) < 2:
-        raise ValueError(f"{kind} compares classes, and there are {len(_present(moments))}; it needs two")
-    if moments.count <= len(_present(moments)):
-        raise ValueError(f"every class has one row, so that {kind} sees no variation within classes; give more rows")
-    within = Spectrum.of(moments.within_covariance())
-    root = within.inverse_root(shrinkage)  # (width, width): rows are whitened within classes by root x
-    between = moments.between_covariance()
-    if kind != "within-whiten":  # scikit-learn shrinks the total covariance too, which adds a multiple of the identity
-        shift = shrinkage * between.diagonal().mean()
-        compared = (1 - shrinkage) * between + shift * torch.eye(moments.width, dtype=torch.float64)
-    else:
-        compared = moments.total_covariance()
-    spectrum = Spectrum.of(root @ compared @ root.T)
-    weight, values = spectrum.directions[:dim] @ root, spectrum.values[:dim]
-    return (weight * (values / (values + 1))[:, None] if kind == "plda" else weight), values
-
-
-def _present(moments: Moments) -> Tensor:
+def _count_classes(moments: Moments) -> int:
     if not moments.classes:
         raise ValueError("LDA and within-class whitening need labels")
-    return moments.class_counts[moments.class_counts > 0]
+    return int((moments.class_counts > 0).sum())
 
 
 def _check_rank(values: Tensor, dim: int, count: int) -> None:

@@ -13,12 +13,14 @@ _ROWS = 8192  # rows per chunk in float64
 class Moments:
     """Count, mean and scatter of rows, in all and by class, float64.
 
-    Sums are taken of rows minus `shift`, the mean of the first chunk. A large common mean therefore costs no digits.
+    Sums are taken of rows minus `shift`, by default the mean of the first chunk, so that a large common mean costs no
+    digits.
     Memory is width^2 + classes x width numbers, whatever the number of rows.
 
     Args:
         width: Columns of the rows.
         classes: Number of classes; 0 for rows without labels.
+        shift: Subtracted from rows before they are summed, (width,); the mean of the first chunk if left out.
 
     Examples:
         >>> moments = Moments(2, classes=2)
@@ -32,10 +34,10 @@ class Moments:
 
     width: int
     classes: int = 0
+    shift: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.count = 0
-        self.shift: Tensor | None = None
         self.sums = torch.zeros(self.width, dtype=torch.float64)
         self.products = torch.zeros(self.width, self.width, dtype=torch.float64)
         self.class_sums = torch.zeros(self.classes, self.width, dtype=torch.float64)
@@ -75,6 +77,21 @@ class Moments:
         if labels is not None:
             self.class_sums.index_add_(0, labels, chunk)
             self.class_counts += torch.bincount(labels, minlength=self.classes)
+
+    def merge(self, other: "Moments") -> "Moments":
+        """Return the moments of the rows of both, which must have the same shape and the same shift.
+
+        Raises:
+            ValueError: They have not.
+        """
+        same = (self.width, self.classes) == (other.width, other.classes)
+        if not same or self.shift is None or other.shift is None or not torch.equal(self.shift, other.shift):
+            raise ValueError("moments are merged where width, number of classes and shift are the same: give a shift")
+        merged = Moments(self.width, self.classes, self.shift)
+        merged.count = self.count + other.count
+        for name in ("sums", "products", "class_sums", "class_counts"):
+            setattr(merged, name, getattr(self, name) + getattr(other, name))
+        return merged
 
     @property
     def mean(self) -> Tensor:
