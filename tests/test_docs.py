@@ -43,6 +43,7 @@ PACKAGES = [
     "dro",
     "embedding",
     "experiments",
+    "gallery",
     "losses",
     "metrics",
     "miners",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kinfold import dro as dro
     from kinfold import embedding as embedding
     from kinfold import experiments as experiments
+    from kinfold import gallery as gallery
     from kinfold import losses as losses
     from kinfold import metrics as metrics
     from kinfold import miners as miners
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kinfold import report as report
     from kinfold import samplers as samplers
     from kinfold import training as training
+    from kinfold.gallery import Gallery as Gallery
     from kinfold.learner import MetricLearner as MetricLearner
     from kinfold.linear_estimators import LDA as LDA
     from kinfold.linear_estimators import Whitening as Whitening
@@ -44,6 +46,7 @@ _LAZY = {
             "dro",
             "embedding",
             "experiments",
+            "gallery",
             "losses",
             "metrics",
             "miners",
@@ -57,6 +60,7 @@ _LAZY = {
         )
     },
     "LDA": "kinfold.linear_estimators",
+    "Gallery": "kinfold.gallery",
     "MetricLearner": "kinfold.learner",
     "Whitening": "kinfold.linear_estimators",
     "Run": "kinfold.training",
@@ -68,6 +72,7 @@ register = registry.register
 
 __all__ = [
     "LDA",
+    "Gallery",
     "MetricLearner",
     "Run",
     "Whitening",
@@ -76,6 +81,7 @@ __all__ = [
     "dro",
     "embedding",
     "experiments",
+    "gallery",
     "list",
     "losses",
     "metrics",

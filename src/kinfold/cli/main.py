@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import kinfold
-from kinfold.cli import data
+from kinfold.cli import data, gallery
 from kinfold.cli.bench import bench
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
@@ -40,6 +40,7 @@ app.command("reproduce")(reproduce)
 app.command("embed")(embed)
 app.add_typer(data.app, name="data")
 app.command("search")(search)
+app.add_typer(gallery.app, name="gallery")
 app.command("export")(export)
 app.command("report")(report)
 app.command("list")(listing)

@@ -9,7 +9,7 @@
 """
 
 from kinfold.embedding.compute import compute_embeddings
-from kinfold.embedding.encoders import Encoder, flatten_pixels
+from kinfold.embedding.encoders import Encoder, fingerprint_run, flatten_pixels
 from kinfold.embedding.search import SearchIndex, SearchItem, SearchResult
 from kinfold.embedding.writer import embed_to_file
 
@@ -20,5 +20,6 @@ __all__ = [
     "SearchResult",
     "compute_embeddings",
     "embed_to_file",
+    "fingerprint_run",
     "flatten_pixels",
 ]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kinfold import models
 from kinfold.data import Dataset, Pipeline, Warp, create_pipeline
 from kinfold.data.image_reading import BACKGROUND
-from kinfold.files.checksums import digest_files
+from kinfold.files.checksums import digest_files, digest_parts
 
 
 class EmbeddingRun(Protocol):
@@ -29,6 +29,26 @@ class EmbeddingRun(Protocol):
     def embed(self, things: Any, progress: Callable[[str, float], None] | None = None) -> Tensor: ...
 
 
+def fingerprint_run(run: EmbeddingRun) -> str:
+    """Return the fingerprint of the weights and the test transform of a run: 32 hexadecimal digits.
+
+    Embeddings with equal fingerprints can be compared with each other. A copy of the run has the same one.
+
+    Raises:
+        ValueError: The run has no weights yet.
+    """
+    files = run.weight_files()
+    if not files:
+        raise ValueError(f"{run.folder} has no weights yet")
+    return _fingerprint(f"run {digest_files(files)} {run.distance}", run.pipeline)
+
+
+def _fingerprint(model: str, pipeline: Pipeline | None) -> str:
+    if pipeline is None:
+        return digest_parts([model])
+    return digest_parts([model, repr((pipeline.test, pipeline.normalize, pipeline.mode, pipeline.background))])
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A function from images or features to embeddings, with how its input is prepared.
@@ -37,11 +57,13 @@ class Encoder:
         model: Maps a batch of images (B, C, H, W), or features (B, d), to embeddings (B, dim).
         pipeline: How images are prepared; None for features.
         description: What the embeddings depend on, such as the name of the model and the checksum of its weights.
+        fingerprint: The fingerprint of model and transform; embeddings with different ones are never compared.
     """
 
     model: Callable[[Tensor], Tensor]
     pipeline: Pipeline | None
     description: dict[str, Any]
+    fingerprint: str | None = None
 
     @staticmethod
     def from_run(run: EmbeddingRun) -> "Encoder":
@@ -51,7 +73,7 @@ class Encoder:
             ValueError: The run has no weights yet.
         """
         description = {"run": str(run.folder), "weights": digest_files(run.weight_files())}
-        return Encoder(run.model(), run.pipeline, description)
+        return Encoder(run.model(), run.pipeline, description, fingerprint_run(run))
 
     @staticmethod
     def from_backbone(
@@ -68,7 +90,9 @@ class Encoder:
         network = models.create(name, weights=weights, backbone_options=None if width is None else {"width": width})
         pipeline = network.backbone.pipeline
         prepared = None if pipeline is None else replace(create_pipeline(pipeline), background=background)
-        return Encoder(network.eval().features, prepared, {"backbone": name, "weights": weights})
+        digest = "" if weights is None or not Path(weights).is_file() else digest_files([Path(weights)])
+        fingerprint = _fingerprint(f"backbone {name} {digest or weights}", prepared)
+        return Encoder(network.eval().features, prepared, {"backbone": name, "weights": weights}, fingerprint)
 
     @staticmethod
     def from_pixels(size: int = 28, gray: bool = False, background: str = BACKGROUND) -> "Encoder":
@@ -80,7 +104,8 @@ class Encoder:
             background: Color under transparent pixels.
         """
         pipeline = Pipeline(Warp(size), Warp(size), None, "L" if gray else "RGB", background)
-        return Encoder(flatten_pixels, pipeline, {"backbone": "pixels", "size": size, "grey": gray})
+        description = {"backbone": "pixels", "size": size, "grey": gray}
+        return Encoder(flatten_pixels, pipeline, description, _fingerprint("pixels", pipeline))
 
 
 def flatten_pixels(images: Tensor) -> Tensor:

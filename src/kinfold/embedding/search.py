@@ -231,14 +231,19 @@ def _select_run_data(run: EmbeddingRun, split: str | None) -> tuple[str, Mapping
 
 def _read_gallery(gallery: str, split: str) -> tuple[str, Mapping[str, data.Dataset]]:
     """Return a name and the dataset of a gallery, by the name of its cache."""
-    dataset = _load_gallery(gallery)
+    dataset = load_items(gallery)
     name = gallery if split == "all" else f"{gallery} {split}"
     # other folders may have the same name
     key = f"{dataset.name}-{split}-{hashlib.sha256(str(Path(gallery).resolve()).encode()).hexdigest()[:8]}"
     return name, {key: dataset if split == "all" else dataset.subset(split)}
 
 
-def _load_gallery(gallery: str) -> data.Dataset:
+def load_items(gallery: str) -> data.Dataset:
+    """Load a folder of images, with or without classes, a table, a feature file, or a dataset by its name.
+
+    Raises:
+        ValueError: There is no such thing.
+    """
     path = Path(gallery)
     if path.is_dir():
         images = list_images(path)

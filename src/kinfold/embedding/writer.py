@@ -96,12 +96,12 @@ def embed_to_file(
             parts.add(start, arrays)
             if progress is not None:
                 progress("embed", parts.end / len(dataset))
-        unreadable = _join_parts(parts, dataset, out)
+        unreadable = _join_parts(parts, dataset, out, encoder.fingerprint)
         parts.delete()
     return unreadable
 
 
-def _join_parts(parts: "_PartFolder", dataset: Dataset, out: Path) -> dict[int, str]:
+def _join_parts(parts: "_PartFolder", dataset: Dataset, out: Path, fingerprint: str | None) -> dict[int, str]:
     """Write the feature file from all parts; return why items could not be read, by position."""
     arrays = [parts.read(entry) for entry in parts.entries]
     index = np.concatenate([part["index"] for part in arrays]) if arrays else np.zeros(0, dtype=np.int64)
@@ -119,7 +119,10 @@ def _join_parts(parts: "_PartFolder", dataset: Dataset, out: Path) -> dict[int, 
             f"the parts in {parts.folder} do not make up {dataset.name}: every item must be there once, in its order "
             f"({len(dataset):,} items, {len(index):,} rows). Delete the folder and embed again"
         )
-    content = add_checksum({"embeddings": np.concatenate(features), "index": index, **_select_columns(dataset, index)})
+    columns = {"embeddings": np.concatenate(features), "index": index, **_select_columns(dataset, index)}
+    if fingerprint is not None:
+        columns["fingerprint"] = np.array(fingerprint)
+    content = add_checksum(columns)
     write_atomic(out, lambda file: np.savez(file, **content))  # type: ignore[arg-type]  # all values are arrays
     return unreadable
 

@@ -5,6 +5,7 @@ folder is checked: symbolic links and everything that is not a regular file are 
 """
 
 import errno
+import mmap
 import os
 import stat
 from contextlib import suppress
@@ -64,6 +65,26 @@ def read_bytes(path: Path, within: Path | None = None) -> bytes:
     """
     with _open_regular(path, os.O_RDONLY, within) as file:
         return file.read()
+
+
+def open_mapped(path: Path, within: Path) -> mmap.mmap:
+    """Map a regular file below `within` into memory. Writing to the memory does not change the file.
+
+    Raises:
+        UnsafePathError: The path goes through a link, or is not a regular file.
+        ValueError: The file is missing, empty or cannot be read.
+    """
+    try:
+        with _open_regular(path, os.O_RDONLY, within) as file:
+            return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnsafePathError:
+        raise
+    except ValueError:
+        raise ValueError(f"{path} is damaged: it is empty") from None
 
 
 def append_text(path: Path, text: str, within: Path) -> None:

@@ -1,0 +1,219 @@
+"""`kinfold gallery`: build, extend and search a gallery of embeddings."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kinfold.cli.plugins import Plugins
+from kinfold.cli.runs import open_for_use
+from kinfold.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from kinfold.gallery import Gallery
+
+app = typer.Typer(help="Build, extend and search galleries of embeddings.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The folder of the gallery.")]
+Data = Annotated[
+    str, typer.Argument(help="A folder of images, an image, a table, a feature file, or the name of a dataset.")
+]
+RunOption = Annotated[
+    Path | None, typer.Option(help="The run that embeds; left out for a file that holds embeddings already.")
+]
+LabelOption = Annotated[str | None, typer.Option(help="The class of all items; left out: that of each item.")]
+SplitOption = Annotated[str | None, typer.Option(help="Only the items of this split.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("build")
+def build(
+    gallery: Folder,
+    items: Data,
+    run: RunOption = None,
+    label: LabelOption = None,
+    split: SplitOption = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
+    """Make a gallery and add items to it. After an interruption, `kinfold gallery add` continues.
+
+    Example: `kinfold gallery build birds.gallery photos --run runs/birds`
+
+    Without --run the items are the rows of an .npz or .parquet file of embeddings, such as `kinfold embed` writes.
+    """
+    from kinfold.data.stored_embeddings import read_stored_embeddings
+    from kinfold.gallery import Gallery
+    from kinfold.gallery.adding import read_fingerprint
+
+    if run is not None:
+        made = Gallery.create(gallery, run=open_for_use(run))
+    else:
+        _check_embedding_file(items)
+        width = read_stored_embeddings(items).embeddings.shape[1]
+        made = Gallery.create(gallery, dim=width, fingerprint=read_fingerprint(items))
+    _add(made, items, run, label, split, "skip", as_json)
+
+
+@app.command("add")
+def add(
+    gallery: Folder,
+    items: Data,
+    run: RunOption = None,
+    label: LabelOption = None,
+    split: SplitOption = None,
+    replace: Annotated[bool, typer.Option(help="Replace items with the same id; otherwise they are skipped.")] = False,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
+    """Add items to a gallery: more of its classes, or new classes, which need no training.
+
+    Example: `kinfold gallery add birds.gallery new-photos --run runs/birds --label "Marsh Wren"`
+
+    The id of an image is its path. Items whose id is there already are skipped, so that the same command can be
+    repeated.
+    """
+    from kinfold.gallery import Gallery
+
+    _add(Gallery.open(gallery), items, run, label, split, "replace" if replace else "skip", as_json)
+
+
+@app.command("remove")
+def remove(
+    gallery: Folder,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="The id of an item; may be repeated.")] = None,
+    labels: Annotated[list[str] | None, typer.Option("--label", help="A class; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove items, or whole classes, from a gallery.
+
+    Example: `kinfold gallery remove birds.gallery --label "Marsh Wren"`
+    """
+    from kinfold.gallery import Gallery
+
+    opened = Gallery.open(gallery)
+    removed = opened.remove(ids or None, labels or None)
+    if as_json:
+        echo(json.dumps({"removed": removed, "items": len(opened)}))
+    else:
+        echo(f"{gallery}: {removed:,} removed, {len(opened):,} left")
+
+
+@app.command("search")
+def search(
+    gallery: Folder,
+    query: Annotated[str, typer.Argument(help="An image, or an .npy file: rows of features or embeddings.")],
+    run: RunOption = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many neighbors.")] = 10,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
+    """Find the nearest items of a query, exactly, by cosine.
+
+    Example: `kinfold gallery search birds.gallery wren.jpg --run runs/birds`
+    """
+    from rich.table import Table
+
+    from kinfold.cli.console import Console
+    from kinfold.gallery import Gallery
+
+    opened = Gallery.open(gallery)
+    matches = opened.search(_read_query(query, run), k, run=None if run is None else open_for_use(run))
+    if as_json:
+        results = [[match.to_dict() for match in each] for each in matches]
+        echo(json.dumps({"gallery": str(gallery), "items": len(opened), "queries": results}, indent=2))
+        return
+    table = Table()
+    for name in ("query", "rank", "similarity"):
+        table.add_column(name, justify="right")
+    table.add_column("class", overflow="fold")
+    table.add_column("id", overflow="fold")
+    for number, each in enumerate(matches):
+        for rank, match in enumerate(each, start=1):
+            table.add_row(str(number), str(rank), f"{match.similarity:.4f}", match.label, match.id)
+    Console(file=sys.stdout).print(table)
+
+
+@app.command("info")
+def info(
+    gallery: Folder,
+    verify: Annotated[bool, typer.Option(help="Check the sha256 of every file.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show counts, model and size of a gallery.
+
+    Example: `kinfold gallery info birds.gallery --verify`
+    """
+    from kinfold.gallery import Gallery
+
+    facts = Gallery.open(gallery).info(verify)
+    if as_json:
+        echo(json.dumps(facts, indent=2))
+        return
+    for name, value in facts.items():
+        echo(f"{name}: {value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{name}: {value}")
+
+
+def _add(
+    opened: "Gallery",
+    items: str,
+    run: Path | None,
+    label: str | None,
+    split: str | None,
+    existing: Any,
+    as_json: bool,
+) -> None:
+    from kinfold.cli.progress import show_progress
+    from kinfold.gallery.adding import add_dataset, add_feature_file
+
+    before = len(opened)
+    if run is None:
+        _check_embedding_file(items)
+        if split is not None:
+            raise ValueError("--split is for datasets that a run embeds: give --run, or a file of one split")
+        added = add_feature_file(opened, items, label=label, existing=existing)
+    else:
+        dataset = _load_items(items)
+        dataset = dataset if split is None else dataset.subset(split)
+        with show_progress(enabled=not as_json) as progress:
+            added = add_dataset(opened, dataset, open_for_use(run), label=label, existing=existing, progress=progress)
+    facts = opened.info()
+    if as_json:
+        echo(json.dumps({"added": added, **facts}, indent=2))
+        return
+    replaced = before + added - len(opened)
+    changes = f"{added - replaced:,} added" + (f", {replaced:,} replaced" if replaced else "")
+    echo(f"{opened.folder}: {changes}, {len(opened):,} items of {facts['classes']:,} classes")
+
+
+def _load_items(items: str) -> Any:
+    from kinfold import data
+    from kinfold.embedding.search import load_items
+
+    path = Path(items)
+    if path.is_file() and path.suffix.lower() not in (".npz", ".parquet", ".pq", ".csv", ".npy"):
+        return data.create_dataset(path.name, data.ImageFiles(path.parent, [path.name]), [""], ["test"])
+    return load_items(items)
+
+
+def _check_embedding_file(items: str) -> None:
+    if not Path(items).is_file() or Path(items).suffix.lower() not in (".npz", ".parquet", ".pq"):
+        raise ValueError(f"{items} is not a file of embeddings (.npz, .parquet): give the run that embeds, --run RUN")
+
+
+def _read_query(query: str, run: Path | None) -> Any:
+    """Return what a run embeds, or an array of embeddings."""
+    import numpy as np
+
+    from kinfold.data.column_files import read_npy
+
+    path = Path(query)
+    if not path.is_file():
+        raise ValueError(f"there is no file {query}; a query is an image or an .npy file")
+    if path.suffix.lower() == ".npy":
+        return np.array(read_npy(path))
+    if run is None:
+        raise ValueError(f"{query} is no .npy file of embeddings: give the run that embeds it, --run RUN")
+    return query
