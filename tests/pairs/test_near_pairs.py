@@ -82,7 +82,7 @@ def test_a_zero_row_keeps_the_cosine_zero():
 def test_near_pairs_are_listed_whatever_the_number_of_columns(columns, by_row):
     squared = torch.rand(7, columns, generator=generator(5))
     limit = torch.rand(7, 1, generator=generator(6)) / 10 if by_row else 0.05
-    i, j = near_pairs._list_near(squared, limit)
+    i, j = near_pairs.list_near(squared, limit)
     marked = torch.zeros_like(squared, dtype=torch.bool)
     marked[i, j] = True
     assert torch.equal(marked, squared < limit)

@@ -58,6 +58,7 @@ class Binomial(Loss):
     """
 
     kind = "pair"
+    elementwise = True
 
     def __init__(
         self,

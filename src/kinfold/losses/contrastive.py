@@ -5,8 +5,8 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import Relation
-from kinfold.pairs.masks import count, mask_to_float
+from kinfold.pairs.masks import mask_to_float
+from kinfold.pairs.relation_source import RelationSource
 
 
 def contrastive(
@@ -53,6 +53,7 @@ class Contrastive(Loss):
     """
 
     kind = "pair"
+    elementwise = True
     measure = "euclidean"
 
     def __init__(
@@ -78,5 +79,5 @@ class Contrastive(Loss):
         )
         return pairs.per_side(values)
 
-    def counts(self, relation: Relation) -> Tensor:
-        return torch.stack([count(mask).sum() for mask in (relation.positives, relation.negatives)])
+    def counts(self, relation: RelationSource) -> Tensor:
+        return torch.stack([relation.count_positives().sum(), relation.count_negatives().sum()])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kinfold.pairs.masks import HUGE, mask_to_float
+from kinfold.pairs.masks import HUGE, get_columns, get_excluded, mask_to_float
 from kinfold.pairs.transforms import is_transformed
 
 
@@ -36,30 +36,54 @@ def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
 
 
 class _LogSumExp(torch.autograd.Function):
-    """The softmax gives both results: its largest entry is 1 / sum exp(v - max v), and it is the gradient."""
+    """The softmax gives both results: its largest entry is 1 / sum exp(v - max v), and it is the gradient.
+
+    A mask whose True entries are few and known (`get_columns`) is gathered first. One whose False entries are known
+    (`get_excluded`) needs no arithmetic with the mask.
+    """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-        if mask is None:
-            scaled = scale * values
-        else:  # as `mask_out`, in the memory of the converted mask
-            scaled = mask_to_float(mask, values).sub_(1.0).mul_(HUGE).add_(values, alpha=scale)
-        highest = scaled.amax(dim=1, keepdim=True)
-        # subnormal numbers are a hundred times slower; e^-60 is already far below rounding
-        reach = 60.0 if scaled.dtype == torch.float32 else 600.0
-        share = torch.softmax(torch.maximum(scaled, highest - reach, out=scaled), dim=1)
-        result = highest - share.amax(dim=1, keepdim=True).log()
-        if mask is not None:
-            share *= mask.view(torch.uint8)  # also for empty rows, whose softmax is uniform
-        ctx.save_for_backward(values, mask, share)
+        columns = None if mask is None else get_columns(mask)
+        if columns is not None:
+            index, exists = columns
+            result, share = _softmax(scale * values.gather(1, index), exists)
+        else:
+            index = None
+            result, share = _softmax(scale * values, mask)
+        ctx.save_for_backward(values, mask, share, index)
         ctx.scale = scale
-        return result.squeeze(1)
+        return result
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        values, mask, share = ctx.saved_tensors
+        values, mask, share, index = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
             leaf = values.view_as(values)
             again = _plain(leaf, mask, ctx.scale)
             return *torch.autograd.grad(again, leaf, outer[0], create_graph=True), None, None
-        return share * (ctx.scale * outer[0])[:, None], None, None
+        slope = share * (ctx.scale * outer[0])[:, None]
+        if index is not None:  # columns that do not exist have a share of zero
+            slope = torch.zeros_like(values).scatter_add_(1, index, slope)
+        return slope, None, None
+
+
+def _softmax(scaled: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """log sum exp (B,) and softmax (B, R) over the True entries of each row; writes into `scaled`."""
+    excluded = None if mask is None else get_excluded(mask)
+    weight: Tensor | None = None
+    if excluded is not None:
+        scaled.view(-1).index_fill_(0, excluded, -HUGE)
+    elif mask is not None:
+        weight = mask_to_float(mask, scaled)
+        scaled.add_(torch.sub(weight, 1.0), alpha=HUGE)
+    highest = scaled.amax(dim=1, keepdim=True)
+    # subnormal numbers are a hundred times slower; e^-60 is already far below rounding
+    reach = 60.0 if scaled.dtype == torch.float32 else 600.0
+    share = torch.softmax(torch.maximum(scaled, highest - reach, out=scaled), dim=1)
+    result = highest - share.amax(dim=1, keepdim=True).log()
+    if excluded is not None:  # also for empty rows, whose softmax is uniform
+        share.view(-1).index_fill_(0, excluded, 0.0)
+    elif weight is not None:
+        share.mul_(weight)
+    return result.squeeze(1), share

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.losses.checks import check_attributes
+from kinfold.losses.engine import PairProgram, Tile
 from kinfold.losses.proxies import make_proxy_batch
-from kinfold.losses.row_chunks import should_chunk, sum_in_chunks
 from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, PairBatch, Quadruplets, Relation, Triplets, full_precision, make_pair_batch
 from kinfold.pairs.index_tuples import IndexTensors, Tuples, read_tuples
-from kinfold.pairs.masks import count
+from kinfold.pairs.relation_source import MatrixRelation, RelationSource
 from kinfold.pairs.transforms import is_transformed
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
@@ -40,6 +40,8 @@ class Loss(nn.Module):
         normalize: Whether embeddings are scaled to length one first.
         supports_chunks: Whether `terms` may be called for a part of the rows at a time; needs kind "pair" or "anchor",
             or terms of a batch that can be added.
+        elementwise: For kind "pair": whether the value of a pair depends on its score and its sign alone. Half of the
+            matrix is enough then if a batch is compared with itself.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
         proxies: Class vectors (C, d) or (C, K, d) that samples are compared with instead of with each other, or None.
@@ -50,6 +52,7 @@ class Loss(nn.Module):
     measure: Measure = "cosine"
     normalize: bool = True
     supports_chunks: bool = True
+    elementwise: bool = False
     uses_labels: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
@@ -146,9 +149,9 @@ class Loss(nn.Module):
                 value = self._terms_of_tuples(raw, batch, selected).mean()
                 (sides,) = torch.autograd.grad(value, raw)
                 return _scatter(factor * sides, selected, batch) + _nan_unless_finite(batch)
-            used_relation = selected if isinstance(selected, Relation) else batch.relation
-            raw = self.scoring.measure_matrix(x, y, used_relation).detach().requires_grad_()
-            value = self._terms_of_rows(raw, batch, used_relation, slice(None), x, y).mean()
+            source = MatrixRelation(selected) if isinstance(selected, Relation) else batch.source
+            raw = self.scoring.measure_matrix(x, y, source.tile()).detach().requires_grad_()
+            value = PairProgram(self, batch, source, self._call_terms).evaluate(Tile(), raw, source.tile(), x, y).mean()
             (weights,) = torch.autograd.grad(value, raw)
             return factor * (weights.T if self.proxies_are_anchors else weights) + _nan_unless_finite(batch)
 
@@ -156,10 +159,10 @@ class Loss(nn.Module):
         """Compute the loss of scored pairs (B, R); implemented by each loss."""
         raise NotImplementedError(f"{type(self).__name__} has only tuple_terms: it needs mined tuples")
 
-    def counts(self, relation: Relation) -> Tensor | None:
+    def counts(self, relation: RelationSource) -> Tensor | None:
         """Return the counts of `terms` if the boolean relation alone determines them, else None.
 
-        Saves a pass over large batches, which are processed in row chunks, if there is more than one ratio.
+        Large batches are processed in tiles. If there is more than one ratio, the counts save a gradient for each.
         """
         return None
 
@@ -235,10 +238,10 @@ class Loss(nn.Module):
             ids=ids,
             ref_ids=ref_ids,
         )
-        self._check_degrees(batch.relation)
+        self._check_degrees(batch.source)
         return batch
 
-    def _check_degrees(self, relation: Relation) -> None:
+    def _check_degrees(self, relation: Relation | RelationSource) -> None:
         if relation.degree is not None and self.kind != "pair":
             raise ValueError(
                 f"{type(self).__name__} needs a boolean relation; only losses of kind 'pair' accept a real-valued one "
@@ -249,7 +252,7 @@ class Loss(nn.Module):
         """Check the tuples that were passed."""
         if tuples is None:
             return None
-        if batch.relation.degree is not None:
+        if batch.source.degree is not None:
             raise ValueError("a real-valued relation= and tuples= both weight the pairs: give one of them")
         selected = read_tuples(tuples, (batch.anchors.shape[0], batch.references.shape[0]), batch.anchors.device)
         if isinstance(selected, Relation):
@@ -257,48 +260,16 @@ class Loss(nn.Module):
         return selected
 
     def _terms(self, batch: PairBatch, tuples: Tuples | None) -> Terms:
-        self._check_missing_pairs(batch.relation)
+        self._check_missing_pairs(batch.source)
         x, y = self.scoring.make_operands(batch)
         if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
             return self._terms_of_tuples(self.scoring.measure_tuples(x, y, tuples), batch, tuples)
-        relation = tuples if isinstance(tuples, Relation) else batch.relation
-        chunks = self.supports_chunks and self.reduction != "none"
-        if not (chunks and should_chunk(x.shape[0], y.shape[0])):
-            return self._terms_of_rows(self.scoring.measure_matrix(x, y, relation), batch, relation, slice(None), x, y)
-        all_counts = self.counts(relation) if relation.degree is None else None
-
-        def evaluate(rows: slice, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            part = Relation(relation.positives[rows], relation.negatives[rows])
-            terms = self._terms_of_rows(self.scoring.measure_matrix(x, y, part), batch, relation, rows, x, y)
-            if self.reduction == "sum" and self.kind != "batch":
-                return terms.values.sum().reshape(1), terms.counts.sum().reshape(1)
-            if all_counts is None:
-                return terms.sums, terms.counts
-            return terms._replace(counts=all_counts.to(terms.sums)).mean().reshape(1), terms.counts.sum().reshape(1)
-
-        parameters = [parameter for name, parameter in self.named_parameters() if name != "proxies"]
-        sums, counts = sum_in_chunks(evaluate, x, y, parameters)
-        return Terms(sums.sum(), sums, counts if all_counts is None else counts.sign())
-
-    def _terms_of_rows(
-        self, raw: Tensor, batch: PairBatch, relation: Relation, rows: slice, x: Tensor, y: Tensor
-    ) -> Terms:
-        """Compute the terms of some rows of the matrix of pairs."""
-        scores = self.scoring.to_scores(raw)
-        if scores.numel() == 0:
-            return Terms.over(self._empty_values(scores), 0)
-        positives, negatives = relation.positives[rows], relation.negatives[rows]
-        labels = None if batch.labels is None else batch.labels[rows, None]
-        if relation.degree is None:
-            size = batch.anchors.shape[0]
-            pairs = ScoredPairs(scores, positives, negatives, x, y, None, labels, batch.symmetric, batch_size=size)
-            return self._call_terms(pairs)
-        # a pair of degree r is counted twice: r as positive, 1 - r as negative
-        nothing, degree = torch.zeros_like(positives), relation.degree[rows].to(scores)
-        positives, negatives = torch.stack([positives, nothing]), torch.stack([nothing, negatives])
-        twice, weights = torch.stack([scores, scores]), torch.stack([degree, 1.0 - degree])
-        terms = self._call_terms(ScoredPairs(twice, positives, negatives, x, y, weights, labels, batch.symmetric))
-        return terms._replace(values=terms.values.sum(dim=0))
+        source = MatrixRelation(tuples) if isinstance(tuples, Relation) else batch.source
+        program = PairProgram(self, batch, source, self._call_terms)
+        if self.reduction == "none" or is_transformed():
+            return program.evaluate_whole(x, y)
+        value, has_terms = program.compute(x, y)
+        return Terms.over(value, has_terms)
 
     def _call_terms(self, pairs: ScoredPairs) -> Terms:
         """Compute the terms and check them."""
@@ -352,16 +323,12 @@ class Loss(nn.Module):
         regularizer = self.regularizer()
         return value if regularizer is None else value + torch.where(has_terms, regularizer, 0.0)
 
-    def _empty_values(self, scores: Tensor) -> Tensor:
-        """Differentiable zeros in the shape of the values, for a batch or a reference set without rows."""
-        if self.kind == "pair":
-            return scores
-        return scores.sum(dim=-1) if self.kind == "anchor" else scores.sum()
-
-    def _check_missing_pairs(self, relation: Relation) -> None:
+    def _check_missing_pairs(self, relation: RelationSource) -> None:
         if is_transformed() or not self.warn_missing_pairs or self.proxies is not None:
             return
-        has_positives, has_negatives = (bool(count(mask).any()) for mask in (relation.positives, relation.negatives))
+        has_positives, has_negatives = (
+            bool((number > 0).any()) for number in (relation.count_positives(), relation.count_negatives())
+        )
         if not (has_positives and has_negatives):
             self.warn_missing_pairs = False
             missing = "no two items of one class" if not has_positives else "no two items of different classes"

@@ -79,6 +79,7 @@ class Margin(Loss):
         self.margin = margin
         self.num_classes = num_classes
         self.uses_labels = num_classes is not None
+        self.elementwise = num_classes is None
         self.beta_regularization = beta_regularization
         self.variant = variant
         start = torch.tensor(beta) if num_classes is None else torch.full((num_classes,), beta)

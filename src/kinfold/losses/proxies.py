@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from kinfold.pairs import Labels, PairBatch, Relation
 from kinfold.pairs.labels import encode
 from kinfold.pairs.pair_batch import check_embeddings
+from kinfold.pairs.relation_source import LabelRelation, MatrixRelation, RelationSource
 from kinfold.pairs.transforms import is_transformed
 
 
@@ -51,13 +52,15 @@ def make_proxy_batch(
     if anchors.shape[1] != dim:
         raise ValueError(f"embeddings have {anchors.shape[1]} dimensions but the proxies {dim}: create with dim=")
     codes: Tensor | None = None
+    source: RelationSource
     if relation is not None:
         if relation.dtype != torch.bool or tuple(relation.shape) != (anchors.shape[0], num_classes):
             raise ValueError(
                 f"a relation to proxies must be boolean of shape {(anchors.shape[0], num_classes)}, "
                 f"got {relation.dtype} {tuple(relation.shape)}"
             )
-        masks = Relation.from_matrix(relation.to(anchors.device), diagonal=False)
+        matrix = relation.to(anchors.device)
+        source = MatrixRelation(Relation.from_matrix(matrix.T if as_anchors else matrix, diagonal=False))
     elif labels is None:
         raise ValueError(
             "the classes of the samples are unknown: pass labels, or relation= of shape (samples, classes)"
@@ -67,10 +70,10 @@ def make_proxy_batch(
         if codes.shape[0] != anchors.shape[0]:
             raise ValueError(f"{codes.shape[0]} labels for {anchors.shape[0]} embeddings: one label per row is needed")
         check_class_range(codes, num_classes)
-        masks = Relation.from_labels(codes, torch.arange(num_classes, device=anchors.device))
+        classes = torch.arange(num_classes, device=anchors.device)
+        source = LabelRelation(classes, codes) if as_anchors else LabelRelation(codes, classes)
     vectors = check_embeddings(proxies.flatten(0, -2), "proxies")
     dtype = torch.promote_types(anchors.dtype, vectors.dtype)
     if as_anchors:
-        transposed = Relation(masks.positives.T.contiguous(), masks.negatives.T.contiguous())
-        return PairBatch(vectors.to(dtype), anchors.to(dtype), transposed, None, symmetric=False)
-    return PairBatch(anchors.to(dtype), vectors.to(dtype), masks, codes, symmetric=False)
+        return PairBatch(vectors.to(dtype), anchors.to(dtype), source, None, symmetric=False)
+    return PairBatch(anchors.to(dtype), vectors.to(dtype), source, codes, symmetric=False)

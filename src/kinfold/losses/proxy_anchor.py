@@ -10,8 +10,8 @@ from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.proxies import create_proxies
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import Relation
 from kinfold.pairs.masks import count
+from kinfold.pairs.relation_source import RelationSource
 
 
 def proxy_anchor(
@@ -74,8 +74,13 @@ class ProxyAnchor(Loss):
     def terms(self, pairs: ScoredPairs) -> Terms:
         pull, push = proxy_anchor(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin, scale=self.scale)
         sums = torch.stack([pull.sum(), push.sum()])
-        return Terms(pull + push, sums, self.counts(Relation(pairs.positives, pairs.negatives)).to(sums))
+        return Terms(pull + push, sums, _count_classes(count(pairs.positives)).to(sums))
 
-    def counts(self, relation: Relation) -> Tensor:
-        present = (count(relation.positives) > 0).sum()
-        return torch.stack([present, torch.full_like(present, relation.positives.shape[0])])
+    def counts(self, relation: RelationSource) -> Tensor:
+        return _count_classes(relation.count_positives())
+
+
+def _count_classes(positives: Tensor) -> Tensor:
+    """Classes in the batch and all classes, from the number of positives of each class."""
+    present = (positives > 0).sum()
+    return torch.stack([present, torch.full_like(present, positives.shape[0])])

@@ -1,4 +1,4 @@
-"""From embeddings to scores: the measure of a loss, for all pairs or for the pairs of mined tuples."""
+"""From embeddings to scores: the measure of a loss, for all pairs, for a tile of them, or for mined tuples."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs import PairBatch, Quadruplets, Relation, Triplets, dot, normalize, squared_euclidean
-from kinfold.pairs.gather import gather_dot, gather_squared_euclidean
+from kinfold.pairs.gather import add_gathered_gradients, gather_dot, gather_squared_euclidean
 from kinfold.pairs.measures import (
     center,
     normalize_and_center,
@@ -17,8 +17,25 @@ from kinfold.pairs.measures import (
     snr_of_centered,
     squared_sphere_distance,
 )
+from kinfold.pairs.near_pairs import list_near, near_limit, too_many_to_gather
 
 Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
+
+
+@dataclass(frozen=True)
+class ScoreTile:
+    """Raw scores of a tile of the matrix of pairs, without a graph, and what their derivative needs.
+
+    Attributes:
+        raw: (r, c).
+        x, y: Operands of the rows (r, d) and of the columns (c, d).
+        near: Rows and columns (T,) of the pairs whose distance was computed from differences.
+    """
+
+    raw: Tensor
+    x: Tensor
+    y: Tensor
+    near: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Scoring:
         return normalize(x) if self.unit else x
 
     def measure_matrix(self, x: Tensor, y: Tensor, relation: Relation) -> Tensor:
-        """Raw scores of all pairs, (B, R), from one product.
+        """Raw scores of all pairs, (B, R), from one product, with a graph.
 
         Distances of pairs of the relation that nearly coincide are computed from differences.
         """
@@ -56,21 +73,109 @@ class Scoring:
             return measure(x, y, pair_filter=relation.includes)
         return snr_of_centered(x, y) if self.measure == "snr" else dot(x, y)
 
+    @torch.no_grad()
+    def measure_tile(self, x: Tensor, y: Tensor, relation: Relation) -> ScoreTile:
+        """Compute what `measure_matrix` does, without a graph; `add_gradients` computes its derivative."""
+        if self.measure == "snr":
+            return ScoreTile(snr_of_centered(x, y), x, y)
+        if not self._is_distance:
+            return ScoreTile(dot(x, y), x, y)
+        limit: Tensor | float
+        if self.unit:
+            raw, limit = torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0), near_limit(1.0, x.dtype)
+        else:
+            # distances do not depend on the mean, and smaller numbers lose fewer digits
+            mean = y.mean(dim=0) if y.shape[0] else y.new_zeros(y.shape[-1])
+            x, y = x - mean, y - mean
+            length = torch.linalg.vecdot(x, x)[:, None]
+            raw = torch.addmm(length + torch.linalg.vecdot(y, y), x, y.T, alpha=-2.0).clamp_(min=0.0)
+            limit = near_limit(length, x.dtype)
+        i, j = list_near(raw, limit, relation.includes)
+        if i.shape[0] == 0:
+            return ScoreTile(raw, x, y)
+        if too_many_to_gather(i, x, raw):  # nearly all rows coincide: digits instead of differences
+            nothing = torch.zeros_like(raw, dtype=torch.bool)
+            raw_lengths = Scoring(self.measure, unit=False)  # unit vectors have length one up to rounding only
+            exact = raw_lengths.measure_tile(x.double(), y.double(), Relation(nothing, nothing))
+            return ScoreTile(torch.where(raw < limit, exact.raw.to(raw.dtype), raw), exact.x, exact.y)
+        raw[i, j] = gather_squared_euclidean(x, y, i, j)
+        return ScoreTile(raw, x, y, (i, j))
+
+    def add_gradients(
+        self, tile: ScoreTile, outer: Tensor, x_gradient: Tensor | None, y_gradient: Tensor | None
+    ) -> None:
+        """Add the gradients by the operands of a tile, given those by its raw scores.
+
+        Args:
+            tile: The tile.
+            outer: Gradient by the raw scores, (r, c); may be changed.
+            x_gradient: Where the gradient by the rows (r, d) is added; None if it is not needed.
+            y_gradient: Where the gradient by the columns (c, d) is added. The tensor `x_gradient` itself, if rows and
+                columns are the same operand: one product instead of two.
+        """
+        x, y = tile.x, tile.y
+        if x.dtype != outer.dtype:  # the tile was computed with more digits: its gradients as well
+            exact = [None if t is None else torch.zeros_like(t, dtype=x.dtype) for t in (x_gradient, y_gradient)]
+            columns = exact[0] if x_gradient is y_gradient else exact[1]
+            Scoring(self.measure, unit=False).add_gradients(tile, outer.to(x.dtype), exact[0], columns)
+            for total, part in zip((x_gradient, None if x_gradient is y_gradient else y_gradient), exact, strict=True):
+                if total is not None and part is not None:
+                    total += part.to(total.dtype)
+            return
+        if tile.near is not None:
+            i, j = tile.near
+            left = torch.zeros_like(x) if x_gradient is None else x_gradient
+            right = torch.zeros_like(y) if y_gradient is None else y_gradient
+            add_gathered_gradients(left, right, x, y, i, j, outer[i, j], squared=True)
+            outer = outer.index_put((i, j), outer.new_zeros(()))
+        if self.measure == "snr":
+            self._add_snr_gradients(tile, outer, x_gradient, y_gradient)
+            return
+        scale = -2.0 if self._is_distance else 1.0
+        if y_gradient is not None and x_gradient is y_gradient:
+            outer = outer + outer.T
+            y_gradient = None
+        if x_gradient is not None:
+            x_gradient.addmm_(outer, y, alpha=scale)
+            if self._is_distance and not self.unit:  # d|x - y|^2 / dx = 2 x - 2 y
+                x_gradient.addcmul_(outer.sum(dim=1)[:, None], x, value=2.0)
+        if y_gradient is not None:
+            y_gradient.addmm_(outer.T, x, alpha=scale)
+            if self._is_distance and not self.unit:
+                y_gradient.addcmul_(outer.sum(dim=0)[:, None], y, value=2.0)
+
+    def _add_snr_gradients(
+        self, tile: ScoreTile, outer: Tensor, x_gradient: Tensor | None, y_gradient: Tensor | None
+    ) -> None:
+        """raw = |x - y|^2 / |x|^2 = 1 + (|y|^2 - 2 x.y) / |x|^2"""
+        x, y = tile.x, tile.y
+        inverse = safe_reciprocal(torch.linalg.vecdot(x, x))[:, None]  # zero for a row whose scores are zero
+        scaled = outer * inverse
+        is_same = x_gradient is not None and x_gradient is y_gradient
+        if x_gradient is not None:
+            x_gradient.addmm_(scaled + scaled.T if is_same else scaled, y, alpha=-2.0)
+            excess = torch.linalg.vecdot(outer, tile.raw)[:, None] - outer.sum(dim=1, keepdim=True) * (inverse > 0)
+            x_gradient.addcmul_(excess * inverse, x, value=-2.0)
+        if y_gradient is not None:
+            if not is_same:
+                y_gradient.addmm_(scaled.T, x, alpha=-2.0)
+            y_gradient.addcmul_(scaled.sum(dim=0)[:, None], y, value=2.0)
+
     def measure_tuples(self, x: Tensor, y: Tensor, tuples: Triplets | Quadruplets) -> Tensor:
         """Raw scores of (a, p), (a, n) and, for quadruplets, (n, fourth): (2 or 3, T).
 
         Distances are computed from differences, not from products.
         """
         raw = [
-            self._measure_pairs(x, y, tuples.anchor, tuples.positive),
-            self._measure_pairs(x, y, tuples.anchor, tuples.negative),
+            self.measure_pairs(x, y, tuples.anchor, tuples.positive),
+            self.measure_pairs(x, y, tuples.anchor, tuples.negative),
         ]
         if isinstance(tuples, Quadruplets):
-            raw.append(self._measure_pairs(y, y, tuples.negative, tuples.fourth))
+            raw.append(self.measure_pairs(y, y, tuples.negative, tuples.fourth))
         return torch.stack(raw)
 
-    def _measure_pairs(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Raw scores of listed pairs, row i of x with row j of y."""
+    def measure_pairs(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Raw scores of listed pairs, row i of x with row j of y, with a graph."""
         if not (self._is_distance or self.measure == "snr"):
             return gather_dot(x, y, i, j)
         squared = gather_squared_euclidean(x, y, i, j)
@@ -92,6 +197,11 @@ class Scoring:
         if self.measure == "snr" or (self._is_distance and not self.unit):
             return None
         return -2.0 if self._is_distance else 1.0  # on the unit sphere the squared distance is 2 - 2 s
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the score of (x, y) is that of (y, x)."""
+        return self.measure != "snr"
 
     @property
     def _is_distance(self) -> bool:

@@ -53,6 +53,7 @@ class SimilarityContrastive(Loss):
     """
 
     kind = "pair"
+    elementwise = True
     measure = "squared-euclidean"
 
     def __init__(

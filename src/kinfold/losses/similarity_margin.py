@@ -48,6 +48,7 @@ class SimilarityMargin(Loss):
     """
 
     kind = "pair"
+    elementwise = True
 
     def __init__(self, margin: float = 0.2, threshold: float = 0.5, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

@@ -6,7 +6,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import count, mask_to_float
+from kinfold.pairs.masks import count, masked_sum, union
 
 
 def supcon(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float = 0.1) -> Tensor:
@@ -28,9 +28,8 @@ def supcon(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperat
         >>> supcon(torch.zeros(1, 3), positives, ~positives).round(decimals=4)
         tensor([1.0986])
     """
-    logits = similarity / temperature
-    positive_mean = (logits * mask_to_float(positives, logits)).sum(dim=1) / count(positives).clamp(min=1)
-    return masked_logsumexp(logits, positives | negatives) - positive_mean
+    positive_mean = masked_sum(similarity, positives) / count(positives).clamp(min=1)
+    return masked_logsumexp(similarity, union(positives, negatives), 1.0 / temperature) - positive_mean / temperature
 
 
 class SupCon(Loss):

@@ -1,10 +1,11 @@
 """Multi-similarity mining: pairs that are hard against the other side of their anchor (Wang et al., CVPR 2019)."""
 
+import torch
 from torch import Tensor
 
 from kinfold.miners.miner import Miner, compute_similarities
 from kinfold.pairs import PairBatch, Relation
-from kinfold.pairs.masks import mask_out
+from kinfold.pairs.masks import get_columns, mask_out, set_columns
 
 
 def keep_informative(
@@ -28,8 +29,18 @@ def keep_informative(
     if similarity.shape[1] == 0:
         return positives, negatives
     nearest = mask_out(similarity, negatives).amax(dim=1, keepdim=True)
-    farthest = -mask_out(-similarity, positives).amax(dim=1, keepdim=True)
-    return positives & (similarity < nearest + epsilon), negatives & (similarity > farthest - epsilon)
+    columns = get_columns(positives)
+    if columns is None:
+        farthest = -mask_out(-similarity, positives).amax(dim=1, keepdim=True)
+        return positives & (similarity < nearest + epsilon), negatives & (similarity > farthest - epsilon)
+    index, exists = columns  # positives are few and known: only they are compared
+    few = similarity.gather(1, index)  # (B, W)
+    farthest = -mask_out(-few, exists).amax(dim=1, keepdim=True)
+    is_kept = exists & (few < nearest + epsilon)
+    kept = torch.zeros_like(positives.view(torch.uint8)).scatter_add_(1, index, is_kept.view(torch.uint8))
+    kept = kept.view(torch.bool)
+    set_columns(kept, index, is_kept)
+    return kept, negatives & (similarity > farthest - epsilon)
 
 
 class MultiSimilarityMiner(Miner):

@@ -59,7 +59,6 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
         x, i, j, *other = ctx.saved_tensors
-        weight = outer[0].unsqueeze(-1)
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
             leaves = [leaf.view_as(leaf) for leaf in (x, *other)]
             value = _plain(leaves[0], leaves[-1], i, j, ctx.squared)
@@ -68,17 +67,31 @@ class _Gather(torch.autograd.Function):
         y = other[0] if other else x
         x_gradient = torch.zeros_like(x)
         y_gradient = torch.zeros_like(y) if other else x_gradient
-        for rows in _split_rows(i, x):
-            left, right = x[i[rows]], y[j[rows]]
-            if ctx.squared:
-                left.sub_(right)
-                right = left.mul_(2.0 * weight[rows])
-                x_gradient.index_add_(0, i[rows], right)
-                y_gradient.index_add_(0, j[rows], left, alpha=-1.0)
-            else:
-                x_gradient.index_add_(0, i[rows], right.mul_(weight[rows]))
-                y_gradient.index_add_(0, j[rows], left.mul_(weight[rows]))
+        add_gathered_gradients(x_gradient, y_gradient, x, y, i, j, outer[0], squared=ctx.squared)
         return x_gradient, y_gradient if other else None, None, None, None
+
+
+def add_gathered_gradients(
+    x_gradient: Tensor, y_gradient: Tensor, x: Tensor, y: Tensor, i: Tensor, j: Tensor, weight: Tensor, *, squared: bool
+) -> None:
+    """Add the gradients of sum_t weight_t score_t by x and y, where score_t is that of x_i and y_j.
+
+    Args:
+        x_gradient, y_gradient: Where they are added, of the shapes of x and y.
+        x, y, i, j: As in `gather_dot`.
+        weight: (T,).
+        squared: Whether the scores are squared distances; otherwise dot products.
+    """
+    weight = weight.unsqueeze(-1)
+    for rows in _split_rows(i, x):
+        left, right = x[i[rows]], y[j[rows]]
+        if squared:
+            left.sub_(right).mul_(2.0 * weight[rows])
+            x_gradient.index_add_(0, i[rows], left)
+            y_gradient.index_add_(0, j[rows], left, alpha=-1.0)
+        else:
+            x_gradient.index_add_(0, i[rows], right.mul_(weight[rows]))
+            y_gradient.index_add_(0, j[rows], left.mul_(weight[rows]))
 
 
 def _split_rows(i: Tensor, x: Tensor) -> list[slice]:

@@ -4,6 +4,8 @@ Mixed boolean and floating point arithmetic is not vectorized on CPUs: `torch.wh
 multiplication. Viewing a mask as bytes and converting it costs almost nothing.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,26 @@ from kinfold.pairs.transforms import is_transformed
 
 # -HUGE replaces minus infinity, whose gradient would be NaN; adding any score does not change it much
 HUGE = 1e30
+
+
+def set_columns(mask: Tensor, index: Tensor, exists: Tensor) -> None:
+    """Store what `list_columns` returns beside a mask whose maker knows it, so that it is not searched."""
+    mask.kinfold_columns = (index, exists)  # type: ignore[attr-defined]
+
+
+def get_columns(mask: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return what `set_columns` stored for this very tensor; None for all others, such as a slice of it."""
+    return cast("tuple[Tensor, Tensor] | None", getattr(mask, "kinfold_columns", None))
+
+
+def set_excluded(mask: Tensor, positions: Tensor) -> None:
+    """Store the positions (T,) of the False entries in the flattened mask, if they are few and its maker knows them."""
+    mask.kinfold_excluded = positions  # type: ignore[attr-defined]
+
+
+def get_excluded(mask: Tensor) -> Tensor | None:
+    """Return what `set_excluded` stored for this very tensor; None for all others."""
+    return cast("Tensor | None", getattr(mask, "kinfold_excluded", None))
 
 
 def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
@@ -30,7 +52,38 @@ def mask_out(values: Tensor, mask: Tensor) -> Tensor:
         >>> mask_out(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
         tensor([ 3.0000e+00, -1.0000e+30])
     """
+    excluded = get_excluded(mask)
+    if excluded is not None:
+        return values.reshape(-1).index_fill(0, excluded, -HUGE).reshape(values.shape)
     return values + (mask_to_float(mask, values) - 1.0) * HUGE
+
+
+def masked_sum(values: Tensor, mask: Tensor) -> Tensor:
+    """Sum the values inside the mask of each row, (B,).
+
+    Examples:
+        >>> masked_sum(torch.tensor([[3.0, 5.0]]), torch.tensor([[True, False]]))
+        tensor([3.])
+    """
+    columns = get_columns(mask)
+    if columns is None:
+        return (values * mask_to_float(mask, values)).sum(dim=1)
+    index, exists = columns
+    return (values.gather(1, index) * mask_to_float(exists, values)).sum(dim=1)
+
+
+def union(positives: Tensor, negatives: Tensor) -> Tensor:
+    """Return the mask of all pairs, positive or negative.
+
+    Examples:
+        >>> union(torch.tensor([[True, False, False]]), torch.tensor([[False, True, False]]))
+        tensor([[ True,  True, False]])
+    """
+    both = positives | negatives
+    excluded = get_excluded(negatives)
+    if excluded is not None and get_columns(positives) is not None:
+        set_excluded(both, excluded[~positives.view(-1)[excluded]])
+    return both
 
 
 def count(mask: Tensor, dim: int = 1) -> Tensor:
@@ -40,6 +93,13 @@ def count(mask: Tensor, dim: int = 1) -> Tensor:
         >>> count(torch.tensor([[True, True], [False, False]]))
         tensor([2, 0], dtype=torch.int32)
     """
+    columns = get_columns(mask) if dim == 1 else None
+    if columns is not None:
+        return columns[1].sum(dim=1, dtype=torch.int32)
+    excluded = get_excluded(mask) if dim == 1 else None
+    if excluded is not None:
+        rows, width = mask.shape
+        return width - torch.bincount(excluded // width, minlength=rows).to(torch.int32)
     return mask.view(torch.uint8).sum(dim=dim, dtype=torch.int32)
 
 
@@ -55,6 +115,9 @@ def list_columns(mask: Tensor) -> tuple[Tensor, Tensor]:
                 [1, 0]]), tensor([[ True,  True],
                 [ True, False]]))
     """
+    known = get_columns(mask)
+    if known is not None:
+        return known
     if is_transformed():  # the width must not depend on values
         top = mask.view(torch.uint8).topk(mask.shape[1], dim=1)
         return top.indices, top.values.bool()

@@ -54,19 +54,29 @@ def recompute_near(
     """
     if is_transformed():
         return squared
-    detached = squared.detach()
-    i, j = _list_near(detached, limit)
-    if pair_filter is not None and i.shape[0]:
-        is_used = pair_filter(i, j)
-        i, j = i[is_used], j[is_used]
+    i, j = list_near(squared.detach(), limit, pair_filter)
     if i.shape[0] == 0:
         return squared
-    if i.shape[0] * x.shape[1] > squared.numel() and x.dtype == torch.float32 and x.device.type != "mps":
-        return torch.where(detached < limit, _double_product(x, y), squared)
+    if too_many_to_gather(i, x, squared):
+        return torch.where(squared.detach() < limit, _double_product(x, y), squared)
     return squared.index_put_((i, j), gather_squared_euclidean(x, y, i, j))
 
 
-def _list_near(squared: Tensor, limit: Tensor | float) -> tuple[Tensor, Tensor]:
+def list_near(squared: Tensor, limit: Tensor | float, pair_filter: PairFilter | None = None) -> tuple[Tensor, Tensor]:
+    """Rows and columns (T,) of the squared distances below `limit`; arguments as in `recompute_near`."""
+    i, j = _list_below(squared, limit)
+    if pair_filter is not None and i.shape[0]:
+        is_used = pair_filter(i, j)
+        i, j = i[is_used], j[is_used]
+    return i, j
+
+
+def too_many_to_gather(i: Tensor, x: Tensor, squared: Tensor) -> bool:
+    """Whether the gathered rows of near pairs would be larger than the matrix, and a product in float64 is possible."""
+    return i.shape[0] * x.shape[1] > squared.numel() and x.dtype == torch.float32 and x.device.type != "mps"
+
+
+def _list_below(squared: Tensor, limit: Tensor | float) -> tuple[Tensor, Tensor]:
     """Rows and columns (T,) of the entries below `limit`, a number or (B, 1)."""
     groups = squared.shape[1] // _GROUP
     if groups == 0 or squared.device.type != "cpu":

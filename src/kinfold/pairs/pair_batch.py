@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels, encode
 from kinfold.pairs.relation import Relation
+from kinfold.pairs.relation_source import LabelRelation, MatrixRelation, RelationSource
 
 
 @dataclass(frozen=True)
@@ -18,31 +20,44 @@ class PairBatch:
     Attributes:
         anchors: Embeddings, (B, d).
         references: Embeddings that the anchors are compared with, (R, d).
-        relation: Positive and negative pairs, (B, R).
+        source: Positive and negative pairs, for any tile of (B, R).
         labels: Labels of the anchors, (B,), if there are any.
         symmetric: Whether the references are the anchors themselves.
-        same_item: Boolean (B, R), pairs of an item with itself; None if there are no ids.
+        ids, ref_ids: Equal ids are the same item, (B,) and (R,); None if there are none.
         ref_labels: Labels of the references, (R,), if there are any.
         first_row: Index of the first anchor in the whole batch; not zero in a row chunk.
     """
 
     anchors: Tensor
     references: Tensor
-    relation: Relation
+    source: RelationSource
     labels: Tensor | None
     symmetric: bool
-    same_item: Tensor | None = None
+    ids: Tensor | None = None
+    ref_ids: Tensor | None = None
     ref_labels: Tensor | None = None
     first_row: int = 0
+
+    @cached_property
+    def relation(self) -> Relation:
+        """The masks of all pairs, (B, R)."""
+        return self.source.tile()
+
+    @property
+    def same_item(self) -> Tensor | None:
+        """Boolean (B, R), pairs of an item with itself; None if there are no ids."""
+        if self.ids is None or self.ref_ids is None:
+            return None
+        return self.ids[:, None] == self.ref_ids[None, :]
 
     def select_rows(self, rows: slice) -> "PairBatch":
         """Return the part of the batch with these anchors and all references."""
         return replace(
             self,
             anchors=self.anchors[rows],
-            relation=Relation(self.relation.positives[rows], self.relation.negatives[rows]),
+            source=self.source.select_rows(rows),
             labels=None if self.labels is None else self.labels[rows],
-            same_item=None if self.same_item is None else self.same_item[rows],
+            ids=None if self.ids is None else self.ids[rows],
             first_row=self.first_row + rows.start,
         )
 
@@ -89,18 +104,21 @@ def make_pair_batch(
         anchors, references = anchors.to(dtype), references.to(anchors.device, dtype)
     shape = (anchors.shape[0], references.shape[0])
     codes, ref_codes = _encode_labels(labels, None if symmetric else ref_labels, shape, anchors.device)
-    same_item = _mark_same_items(ids, ref_ids, shape, anchors.device, symmetric=symmetric)
+    ids, ref_ids = _check_ids(ids, ref_ids, shape, anchors.device, symmetric=symmetric)
+    source: RelationSource
     if relation is not None:
         if tuple(relation.shape) != shape:
             raise ValueError(f"relation must have shape {shape} (anchors, references), got {tuple(relation.shape)}")
-        masks = Relation.from_matrix(relation.to(anchors.device), same_item, diagonal=symmetric)
+        same_item = None if ids is None or ref_ids is None else ids[:, None] == ref_ids[None, :]
+        matrix = relation.to(anchors.device)
+        source = MatrixRelation(Relation.from_matrix(matrix, same_item, diagonal=symmetric))
     elif codes is None:
         raise ValueError("positives and negatives are unknown: pass labels, or relation= with a matrix of pairs")
     elif not symmetric and ref_codes is None:
         raise ValueError("ref_embeddings need ref_labels, or relation= of shape (anchors, references)")
     else:
-        masks = Relation.from_labels(codes, ref_codes, same_item)
-    return PairBatch(anchors, references, masks, codes, symmetric, same_item, ref_codes)
+        source = LabelRelation(codes, ref_codes, ids, ref_ids)
+    return PairBatch(anchors, references, source, codes, symmetric, ids, ref_ids, ref_codes)
 
 
 def check_embeddings(embeddings: Tensor, name: str) -> Tensor:
@@ -144,16 +162,16 @@ def _encode_labels(
     return codes[0], codes[1] if len(codes) == 2 else None
 
 
-def _mark_same_items(
+def _check_ids(
     ids: Tensor | None, ref_ids: Tensor | None, shape: tuple[int, int], device: torch.device, *, symmetric: bool
-) -> Tensor | None:
-    """Boolean (B, R), True where anchor and reference are the same item."""
+) -> tuple[Tensor | None, Tensor | None]:
+    """Ids of the anchors and of the references on `device`; both None without ids."""
     if ids is None and ref_ids is None:
-        return None
+        return None, None
     if ids is None or (ref_ids is None and not symmetric):
         raise ValueError("ids and ref_ids go together: pass both, so that equal items can be recognized")
     columns = ids if ref_ids is None else ref_ids
     for name, entry, expected in (("ids", ids, shape[0]), ("ref_ids", columns, shape[1])):
         if entry.dtype != torch.int64 or tuple(entry.shape) != (expected,):
             raise ValueError(f"{name} must be int64 of shape ({expected},), got {entry.dtype} {tuple(entry.shape)}")
-    return ids.to(device)[:, None] == columns.to(device)[None, :]
+    return ids.to(device), columns.to(device)

@@ -62,7 +62,7 @@ class Relation:
         """
         columns = labels if ref_labels is None else ref_labels
         positives = labels[:, None] == columns[None, :]
-        return cls._exclude(same_item, positives, ~positives, diagonal=ref_labels is None)
+        return cls.without(positives, ~positives, same_item, 0 if ref_labels is None else None)
 
     @classmethod
     def from_matrix(cls, matrix: Tensor, same_item: Tensor | None = None, *, diagonal: bool = True) -> "Relation":
@@ -79,33 +79,45 @@ class Relation:
         if matrix.dim() != 2:
             raise ValueError(f"relation must have shape (B, R), got {tuple(matrix.shape)}")
         if matrix.dtype == torch.bool:
-            return cls._exclude(same_item, matrix.clone(), ~matrix, diagonal=diagonal)
+            return cls.without(matrix.clone(), ~matrix, same_item, 0 if diagonal else None)
         if not matrix.is_floating_point():
             raise ValueError(
                 f"relation must be boolean or real in [0, 1], got {matrix.dtype}; use relation.bool() or .float()"
             )
         if not is_transformed() and matrix.numel() and not bool(((matrix >= 0) & (matrix <= 1)).all()):
             raise ValueError("a real-valued relation must lie in [0, 1]: 1 is positive, 0 is negative")
-        masks = cls._exclude(same_item, matrix > 0, matrix < 1, diagonal=diagonal)
+        masks = cls.without(matrix > 0, matrix < 1, same_item, 0 if diagonal else None)
         return cls(masks.positives, masks.negatives, matrix)
 
     @classmethod
-    def _exclude(cls, same_item: Tensor | None, positives: Tensor, negatives: Tensor, *, diagonal: bool) -> "Relation":
+    def without(
+        cls, positives: Tensor, negatives: Tensor, same_item: Tensor | None = None, shift: int | None = None
+    ) -> "Relation":
+        """Make a relation from masks that may be changed in place, without the pairs of an item with itself.
+
+        Args:
+            positives, negatives: Boolean (B, R).
+            same_item: Boolean (B, R), pairs of an item with itself.
+            shift: If set, the pairs (i, i + shift) are pairs of an item with itself.
+        """
         if is_transformed():
-            if diagonal:
-                eye = torch.eye(*positives.shape, dtype=torch.bool, device=positives.device)
+            if shift is not None:
+                eye = _diagonal_mask(positives, shift)
                 same_item = eye if same_item is None else same_item | eye
             if same_item is None:
                 return cls(positives, negatives)
             return cls(positives & ~same_item, negatives & ~same_item)
-        # both masks were created by the caller, so they may be changed in place
-        if diagonal:
-            positives.fill_diagonal_(False)
-            negatives.fill_diagonal_(False)
+        if shift is not None and -positives.shape[0] < shift < positives.shape[1]:
+            positives.diagonal(shift).fill_(False)
+            negatives.diagonal(shift).fill_(False)
         if same_item is not None:
             positives &= ~same_item
             negatives &= ~same_item
         return cls(positives, negatives)
+
+    def upper(self) -> "Relation":
+        """Keep the pairs above the diagonal (i, i) only."""
+        return Relation(self.positives.triu(1), self.negatives.triu(1))
 
     def has_both(self) -> Tensor:
         """Return which anchors have a positive and a negative, (B,)."""
@@ -118,3 +130,8 @@ class Relation:
         """
         is_positive = self.positives.gather(1, positive[:, None]).squeeze(1)
         return is_positive & self.negatives.gather(1, negative[:, None]).squeeze(1)
+
+
+def _diagonal_mask(mask: Tensor, shift: int) -> Tensor:
+    rows, columns = (torch.arange(size, device=mask.device) for size in mask.shape)
+    return rows[:, None] + shift == columns

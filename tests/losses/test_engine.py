@@ -1,9 +1,9 @@
-"""Large batches processed in row chunks give the same result as the whole matrix."""
+"""Batches processed in tiles give the same result as the whole matrix."""
 
 import pytest
 import torch
 
-from kinfold.losses import row_chunks
+from kinfold.losses import engine
 from kinfold.pairs import Relation
 from tests.problems import LOSSES, batch, draws, generator, gradient, has_proxies, kind_of, make
 
@@ -13,16 +13,24 @@ ROWWISE = [n for n in LOSSES if kind_of(n) != "batch" and not draws(n)]
 
 @pytest.fixture(params=[1, 50, 100])
 def small_chunks(request, monkeypatch):
-    """One row, two rows, four rows at a time; the last chunk is smaller."""
-    monkeypatch.setattr(row_chunks, "MIN_ROWS", 1)
-    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", request.param)
+    """One row, two rows, four rows at a time; the last tile is smaller. Triangles are cut by columns too."""
+    monkeypatch.setattr(engine, "MIN_ROWS", 1)
+    monkeypatch.setattr(engine, "TILE_PAIRS", request.param)
+    monkeypatch.setattr(engine, "WHOLE_PAIRS", request.param)
+    monkeypatch.setattr(engine, "TRIANGLE_ROWS", {1: 1, 50: 5, 100: 4}[request.param])
+
+
+def take_whole(patch):
+    patch.setattr(engine, "TILE_PAIRS", 2**40)
+    patch.setattr(engine, "WHOLE_PAIRS", 2**40)
+    patch.setattr(engine, "TRIANGLE_ROWS", 2**40)
 
 
 def both(name, monkeypatch, *args, reduction="mean", **options):
     chunked, whole = make(name, reduction=reduction).double(), make(name, reduction=reduction).double()
     results = gradient(chunked, *args, **options), gradient_of_parameters(chunked)
     with monkeypatch.context() as patch:
-        patch.setattr(row_chunks, "CHUNK_PAIRS", 2**40)
+        take_whole(patch)
         expected = gradient(whole, *args, **options), gradient_of_parameters(whole)
     torch.testing.assert_close(results, expected, rtol=1e-10, atol=1e-12)
 
@@ -52,7 +60,7 @@ def test_chunks_equal_the_whole_on_a_real_relation(name, small_chunks, monkeypat
 def test_chunks_with_a_boundary_per_class(small_chunks, monkeypatch):
     chunked, whole = (make("margin", num_classes=6).double() for _ in range(2))
     results = gradient(chunked, X, Y), chunked.beta.grad
-    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", 2**40)
+    take_whole(monkeypatch)
     torch.testing.assert_close(results, (gradient(whole, X, Y), whole.beta.grad), rtol=1e-10, atol=1e-12)
 
 
@@ -63,7 +71,7 @@ def test_gradients_reach_references_that_ask_for_them(small_chunks, monkeypatch)
         return x.grad, r.grad
 
     result = slopes()
-    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", 2**40)
+    take_whole(monkeypatch)
     torch.testing.assert_close(result, slopes(), rtol=1e-10, atol=1e-12)
 
 
@@ -96,11 +104,26 @@ def test_second_derivatives_are_those_of_the_whole(name, small_chunks, monkeypat
         return x.grad
 
     result = penalty()
-    monkeypatch.setattr(row_chunks, "CHUNK_PAIRS", 2**40)
+    take_whole(monkeypatch)
     torch.testing.assert_close(result, penalty(), rtol=1e-9, atol=1e-12)
 
 
-def test_only_large_batches_are_processed_in_chunks():
-    assert not row_chunks.should_chunk(640, 640)
-    assert row_chunks.should_chunk(4096, 4096)
-    assert not row_chunks.should_chunk(1, 10**9)
+def test_only_large_batches_are_cut():
+    assert engine.plan_rows(640, 640) == [engine.Tile()]
+    assert len(engine.plan_rows(4096, 4096)) == 64
+    assert engine.plan_rows(1, 10**9) == [engine.Tile()]
+    assert engine.plan_triangle(320) == [engine.Tile()]
+
+
+@pytest.mark.parametrize("size", [321, 640, 1000, 20_000])
+def test_tiles_of_the_triangle_cover_every_pair_once(size):
+    covered = torch.zeros(size // 10 + 1, size // 10 + 1, dtype=torch.int32)
+    step = 10
+    for tile in engine.plan_triangle(size):
+        rows, columns = (torch.arange(size)[part][::1] for part in (tile.rows, tile.columns))
+        rows, columns = rows[rows % step == 0], columns[columns % step == 0]
+        if len(rows) and len(columns):
+            used = rows[:, None] < columns if tile.is_upper else torch.ones(len(rows), len(columns), dtype=torch.bool)
+            covered[rows[0] // step : rows[-1] // step + 1, columns[0] // step : columns[-1] // step + 1] += used.int()
+    number = len(range(0, size, step))
+    assert torch.equal(covered[:number, :number], torch.ones(number, number, dtype=torch.int32).triu(1))
