@@ -8,7 +8,7 @@ python -m benchmarks.docs results/bench_training.json
 python -m benchmarks.docs results/bench_cub_features.json
 python -m benchmarks.docs results/bench_every_loss.json
 python -m benchmarks.docs results/bench_drml.json
-python -m benchmarks.docs results/bench_catalogue.json            # and bench_catalogue_metrics.json
+python -m benchmarks.docs results/bench_catalog.json            # and bench_catalog_metrics.json
 python -m benchmarks.docs results/bench_precision.json
 python -m benchmarks.docs results/bench_runtime.json
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
-from benchmarks import catalogue, cub_features, dro_runtime, evaluate, evaluate_classes, every_loss, precision, training
+from benchmarks import catalog, cub_features, dro_runtime, evaluate, evaluate_classes, every_loss, precision, training
 from benchmarks import data as data_bench
 from benchmarks.losses import VARIANTS, table
 
@@ -34,7 +34,7 @@ the batch counts 12.8. The peer column is the time of the installed pytorch-metr
 has the same loss; it was given up above 8 GB or 60 s.
 """
 DOCS = Path(__file__).parent.parent / "docs" / "losses"
-CATALOGUE = {"miners": "miners.md", "sets": "dro.md", "metrics": "evaluation.md", "backbones": "models.md"}
+CATALOG = {"miners": "miners.md", "sets": "dro.md", "metrics": "evaluation.md", "backbones": "models.md"}
 
 
 def line(result: dict[str, Any]) -> str:
@@ -90,9 +90,9 @@ def main(source: Path) -> None:
     for recipe, by_data in data.get("recipes", {}).items():
         text = f"{every_loss.tables(by_data)}\n\nMeasured with {versions}."
         fill(DOCS.parent / "results.md", f"every-loss-{recipe}", text)
-    for kind, values in data.get("catalogue", {}).items():
-        text = f"{catalogue.table(kind, values)}\n\nMeasured with {versions}."
-        fill(DOCS.parent / CATALOGUE[kind], kind, text)
+    for kind, values in data.get("catalog", {}).items():
+        text = f"{catalog.table(kind, values)}\n\nMeasured with {versions}."
+        fill(DOCS.parent / CATALOG[kind], kind, text)
     if "results" not in data:
         return
     results = data["results"]

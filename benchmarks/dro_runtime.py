@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import kinfold
-from benchmarks import catalogue
+from benchmarks import catalog
 from benchmarks.losses import floor
 from benchmarks.timing import about, interleaved
 from kinfold.losses import Mined
@@ -53,7 +53,7 @@ def measure(seconds: float, processor_time: bool = False) -> dict[str, dict[int,
             return run
 
         works = {"floor": floor(x, None)} | {name: step(loss) for name, loss in losses().items()}
-        best = catalogue.interleaved(works, seconds) if processor_time else interleaved(works, seconds, most=400)
+        best = catalog.interleaved(works, seconds) if processor_time else interleaved(works, seconds, most=400)
         for name in ratios:
             ratios[name][batch] = best[name] / best["floor"]
     return ratios

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 WHEN, PAPER = "when to use it", "from"
 # kind: (page, alternatives for each column that must be filled, marker around the table of measured costs)
-CATALOGUE = {
+CATALOG = {
     "miners": ("miners.md", [["keeps", "draws"], [WHEN], [PAPER]], "miners"),
     "sets": ("dro.md", [["worst weights p*"], ["value F"], [WHEN], [PAPER]], "sets"),
     "samplers": ("samplers.md", [["a batch"], [WHEN], [PAPER]], "milliseconds"),
@@ -84,9 +84,9 @@ def marked(text, mark):
     return re.search(rf"<!-- {mark} -->(.*?)<!-- /{mark} -->", text, flags=re.DOTALL)[1]
 
 
-@pytest.mark.parametrize("kind", CATALOGUE)
+@pytest.mark.parametrize("kind", CATALOG)
 def test_every_name_has_formula_paper_and_when_to_use_it(kind):
-    page, wanted, _ = CATALOGUE[kind]
+    page, wanted, _ = CATALOG[kind]
     by_name = rows((DOCS / page).read_text())
     for name in builtin_names(kind):
         assert name in by_name, f"{page} has no row for {name}"
@@ -96,9 +96,9 @@ def test_every_name_has_formula_paper_and_when_to_use_it(kind):
             assert any(by_name[name].get(column) for column in columns), f"{page} leaves {columns} of {name} empty"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CATALOGUE if CATALOGUE[kind][2]])
+@pytest.mark.parametrize("kind", [kind for kind in CATALOG if CATALOG[kind][2]])
 def test_every_name_has_its_measured_cost(kind):
-    page, _, mark = CATALOGUE[kind]
+    page, _, mark = CATALOG[kind]
     costs = marked((DOCS / page).read_text(), mark)
     for name in builtin_names(kind):
         if name in NOT_MEASURED:
@@ -116,6 +116,16 @@ def test_every_robust_loss_is_explained_and_measured():
         assert by_name[name]["is"], name
         assert by_name[name][WHEN], name
         assert f"| {name} |" in cost, name
+
+
+def test_numbers_of_registered_names_are_right():
+    """What pages say by hand: "All 36 losses", and the row of the comparison with other libraries."""
+    losses = builtin_names("losses")
+    robust = [name for name in losses if name.startswith("dro-")]
+    (number,) = re.findall(r"All (\d+) losses", (ROOT / "README.md").read_text())
+    assert int(number) == len(losses)
+    ((number, presets),) = re.findall(r"(\d+) names, (\d+) of them robust", (DOCS / "comparison.md").read_text())
+    assert (int(number), int(presets)) == (len(losses), len(robust))
 
 
 def test_every_loss_page_names_its_paper():

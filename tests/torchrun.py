@@ -19,7 +19,7 @@ def command(ranks, module, *arguments):
 
 def run(ranks, module, *arguments, timeout=180):
     """Until all ranks are done; an error of one of them is shown."""
-    done = subprocess.run(
+    process = subprocess.run(
         command(ranks, module, *arguments),
         cwd=ROOT,
         env=ENVIRONMENT,
@@ -27,7 +27,7 @@ def run(ranks, module, *arguments, timeout=180):
         text=True,
         timeout=timeout,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert process.returncode == 0, process.stderr[-3000:]
 
 
 def join():

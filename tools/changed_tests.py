@@ -3,8 +3,10 @@
     python -m tools.changed_tests              # against main, or the last commit where the branch is main
     python -m tools.changed_tests --base REV
 
-A file `src/kinfold/losses/margin.py` is mirrored by `tests/losses/test_margin*.py`; where there is no such file, by
-every test of the folder that names the module. Changed tests are printed themselves.
+A file `src/kinfold/data/cub.py` is mirrored by `tests/data/test_cub*.py`; where there is no such file, by every test of
+the folder that names the module. A loss or its reference is mirrored by the tests that compare every loss with its
+reference, a page by its snippets and by the tests of the documentation that are fast. Changed tests are printed
+themselves.
 """
 
 import argparse
@@ -13,6 +15,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CONTRACTS = [Path("tests/contract"), Path("tests/registry")]
+# they run over all registered losses, and so name no module
+LOSS_TESTS = [Path("tests/losses", f"test_{name}.py") for name in ("values", "gradients", "option_bounds", "defaults")]
+DOCS_TESTS = [
+    f"tests/test_docs.py::test_{name}"
+    for name in (
+        "every_loss_page_names_its_paper",
+        "every_name_has_formula_paper_and_when_to_use_it",
+        "every_page_is_in_the_navigation_and_every_entry_is_a_page",
+        "every_robust_loss_is_explained_and_measured",
+        "the_overview_of_losses_is_up_to_date",
+        "numbers_of_registered_names_are_right",
+    )
+] + [
+    f"tests/test_snippets.py::test_{name}"
+    for name in ("every_local_link_leads_somewhere", "every_loss_has_a_page_with_its_measured_cost")
+]
 
 
 def find_changed(base: str) -> list[Path]:
@@ -30,15 +48,19 @@ def choose_base() -> str:
     return _git("rev-parse", "--verify", "--quiet", "HEAD~1") or "HEAD"
 
 
-def find_tests(changed: list[Path]) -> list[Path]:
-    """Return existing test files for these changed files, contract tests first, without repetition."""
-    tests = [path for path in CONTRACTS if (ROOT / path).exists()]
+def find_tests(changed: list[Path]) -> list[str]:
+    """Return tests for these changed files as arguments of pytest: contract tests first, without repetition."""
+    tests = [str(path) for path in CONTRACTS]
     for path in changed:
         if path.parts[0] == "tests" and path.name.startswith("test_"):
-            tests.append(path)
+            tests.append(str(path))
+        elif path.parts[:3] == ("tests", "losses", "references"):
+            tests += map(str, LOSS_TESTS)
         elif path.parts[:2] == ("src", "kinfold") and path.suffix == ".py":
-            tests += _mirror(path)
-    return [path for path in dict.fromkeys(tests) if (ROOT / path).exists()]
+            tests += map(str, _mirror(path))
+        elif path.suffix == ".md" and (path.parts[0] == "docs" or path.name == "README.md") and (ROOT / path).exists():
+            tests += [f"tests/test_snippets.py::test_snippets_run[{path}]", *DOCS_TESTS]
+    return [test for test in dict.fromkeys(tests) if (ROOT / test.partition("::")[0]).exists()]
 
 
 def _mirror(source: Path) -> list[Path]:
@@ -47,7 +69,8 @@ def _mirror(source: Path) -> list[Path]:
     matches = sorted((ROOT / folder).glob(f"test_{inner.stem.lstrip('_')}*.py"))
     if not matches and (ROOT / folder).is_dir():
         matches = [test for test in sorted((ROOT / folder).glob("test_*.py")) if inner.stem in test.read_text()]
-    return [test.relative_to(ROOT) for test in matches]
+    tests = [test.relative_to(ROOT) for test in matches]
+    return [*tests, *LOSS_TESTS] if inner.parts[0] == "losses" else tests
 
 
 def _git(*arguments: str) -> str:

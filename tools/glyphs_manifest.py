@@ -83,24 +83,24 @@ def _merged(pictures: dict[int, dict[int, bytes]]) -> list[list[int]]:
 
 
 def _classes(groups: list[list[int]], pictures: dict[int, dict[int, bytes]]) -> list[tuple[list[int], str, str]]:
-    """(codes, for each face the place of its code among them or a dot, split) of every class that is large enough."""
+    """(codes, for each face the position of its code among them or a dot, split) of every class of sufficient size."""
     classes: list[tuple[list[int], str, str]] = []
     for codes in groups:
-        codes = codes[:10]  # a place is one digit; no class needs more to reach every face
+        codes = codes[:10]  # a position is one digit; no class needs more to reach every face
         pictures_used: set[bytes] = set()
-        places = ""
+        positions = ""
         for face in range(len(FACES)):
-            place = next((i for i, code in enumerate(codes) if face in pictures[code]), None)
-            picture = None if place is None else pictures[codes[place]][face]
+            position = next((i for i, code in enumerate(codes) if face in pictures[code]), None)
+            picture = None if position is None else pictures[codes[position]][face]
             if picture is None or picture in pictures_used:
-                places += "."
+                positions += "."
             else:
                 pictures_used.add(picture)
-                places += str(place)
+                positions += str(position)
         if len(pictures_used) >= LEAST:
             # every other class trains: neighbors in the list of characters, such as a capital and its small letter,
             # are alike, and would otherwise all be on one side
-            classes.append((codes, places, "train" if len(classes) % 2 == 0 else "test"))
+            classes.append((codes, positions, "train" if len(classes) % 2 == 0 else "test"))
     return classes
 
 

@@ -133,15 +133,15 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
         ValueError: Only one of the two was passed, or they do not fit together.
     """
     if (rank is None) != (world_size is None):
-        raise ValueError(f"give rank and ranks together or neither, got rank={rank} and ranks={world_size}")
+        raise ValueError(f"give rank and world_size together or neither, got rank={rank} and world_size={world_size}")
     if rank is None or world_size is None:
         world = World.current()
         return world.rank, world.size
-    for name, value, least in (("ranks", world_size, 1), ("rank", rank, 0)):
+    for name, value, least in (("world_size", world_size, 1), ("rank", rank, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     if rank >= world_size:
-        raise ValueError(f"rank must be below ranks={world_size}, got {rank}; ranks are counted from 0")
+        raise ValueError(f"rank must be below world_size={world_size}, got {rank}; ranks are counted from 0")
     return rank, world_size
 
 

@@ -227,7 +227,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             _check_integer(name, value, 1)
         if self.batch_size < 2 * self.per_class:
             raise ValueError(
-                f"batch_size={self.batch_size} has no room for two classes of per_class={self.per_class}; raise it to "
+                f"batch_size={self.batch_size} cannot hold two classes of per_class={self.per_class}; raise it to "
                 f"{2 * self.per_class}"
             )
         if self.head not in _HEADS:

@@ -47,8 +47,8 @@ def way(tmp_path, monkeypatch):
 
 def test_blank_lines_comments_and_docstrings_are_not_code():
     lines = SOURCE.splitlines()
-    told = [lines[number - 1].strip() for number in sorted(tracing.code_lines(SOURCE))]
-    assert told == [
+    code = [lines[number - 1].strip() for number in sorted(tracing.code_lines(SOURCE))]
+    assert code == [
         "def outer(x):",
         "if x > 10:",
         "return never(",
@@ -116,14 +116,14 @@ def test_requirements_are_followed_through_extras_that_were_asked_for_and_no_oth
     assert installs.needed("top", tmp_path) == {"top", "middle", "speed"}
 
 
-def test_a_loss_that_the_peer_cannot_hold_is_told_in_words():
+def test_a_loss_that_the_peer_cannot_hold_is_named_in_the_table():
     row = {"loss": "nt-xent", "batch": 640, "dim": 1024, "ours_ms": 1.0, "ours_bytes": 2**20}
-    told = losses.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": "over 8 GB"}]).splitlines()[-1]
-    assert told == "| nt-xent | 640 x 1024 | 1.00 | over 8 GB |  | 1.0 | over 8 GB |  |"
-    told = losses.loss_table([row | {"peer_ms": 2.5, "peer_bytes": 2**22}]).splitlines()[-1]
-    assert told == "| nt-xent | 640 x 1024 | 1.00 | 2.50 | 2.5 | 1.0 | 4.0 | 4.0 |"
-    told = losses.loss_table([row | {"peer_ms": 9000.0, "peer_bytes": None}]).splitlines()[-1]
-    assert told.endswith("| 1.0 | not measured |  |")
+    line = losses.loss_table([row | {"peer_ms": "over 8 GB", "peer_bytes": "over 8 GB"}]).splitlines()[-1]
+    assert line == "| nt-xent | 640 x 1024 | 1.00 | over 8 GB |  | 1.0 | over 8 GB |  |"
+    line = losses.loss_table([row | {"peer_ms": 2.5, "peer_bytes": 2**22}]).splitlines()[-1]
+    assert line == "| nt-xent | 640 x 1024 | 1.00 | 2.50 | 2.5 | 1.0 | 4.0 | 4.0 |"
+    line = losses.loss_table([row | {"peer_ms": 9000.0, "peer_bytes": None}]).splitlines()[-1]
+    assert line.endswith("| 1.0 | not measured |  |")
 
 
 def test_only_failed_allocations_are_told_as_too_much():

@@ -146,7 +146,7 @@ def test_a_stopped_embedding_continues(folder, tmp_path, monkeypatch):
 
 def test_a_killed_command_continues(tmp_path):
     out = tmp_path / "glyphs.npz"
-    command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--grey", "--out", str(out)]
+    command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--gray", "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     parts = tmp_path / "glyphs.npz.parts"
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

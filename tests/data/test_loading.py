@@ -68,7 +68,7 @@ def test_ranks_that_share_a_sampler_see_the_pictures_of_one_process(pictures):
     def batches_of_rank(rank, ranks):
         # more draws than items: the second time an item comes, on whichever rank, it is cropped in another way
         sampler = samplers.create(
-            "spc", pictures.labels, batch_size=6, per_class=2, batches=5, seed=1, rank=rank, ranks=ranks
+            "spc", pictures.labels, batch_size=6, per_class=2, batches=5, seed=1, rank=rank, world_size=ranks
         )
         return tensors(Batches(pictures, transform=RandomResizedCrop(8), batch_sampler=sampler), epoch=2)
 

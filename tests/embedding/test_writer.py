@@ -89,7 +89,7 @@ def test_a_second_writer_of_the_same_file_is_refused_and_disturbs_nothing(datase
 
 def test_two_commands_at_once_leave_one_complete_file(tmp_path):
     out = tmp_path / "f.npz"
-    command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--grey", "--out", str(out)]
+    command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--gray", "--out", str(out)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ended = [(process.communicate(timeout=300)[1], process.returncode) for process in both]
     assert sorted(code for _, code in ended) in ([0, 2], [0, 0])  # the second may have started after the first ended

@@ -134,7 +134,7 @@ def test_verbose_prints_progress(capsys):
         ({"dim": 0}, "dim must be at least 1, got 0"),
         ({"dim": None}, "dim must be an integer, got None"),
         ({"steps": 1.5}, "steps must be an integer of at least 1, got 1.5"),
-        ({"batch_size": 8, "per_class": 5}, "no room for two classes of per_class=5; raise it to 10"),
+        ({"batch_size": 8, "per_class": 5}, "cannot hold two classes of per_class=5; raise it to 10"),
         ({"lr": -1.0}, "^lr must be at least 0, got -1.0"),
         ({"lr": float("nan")}, "^lr must be a finite number, got nan"),
         ({"loss_lr": "fast"}, "loss_lr must be a number"),

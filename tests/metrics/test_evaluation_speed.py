@@ -20,7 +20,7 @@ def cpu_seconds(work):
 
 @pytest.mark.parametrize("query_count", [None, 500])
 def test_recall_with_large_classes_costs_little_more_than_the_nearest_neighbors(query_count):
-    """With 500 relevant items for each query. A factor of 10 leaves room for a busy machine."""
+    """With 500 relevant items for each query. A factor of 10 allows for a busy machine."""
     x = torch.randn(4000, 64, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(4000) % 8
     queries, query_labels = x[:query_count], labels[:query_count]

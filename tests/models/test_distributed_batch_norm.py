@@ -14,7 +14,7 @@ from tests.models.problems import STEPS, gradients, networks, problem, run
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_give_what_one_process_gives(ranks, tmp_path):
-    out = tmp_path / "found.json"
+    out = tmp_path / "sums.json"
     torchrun.run(ranks, "tests.models.distributed_run", out)
     results = json.loads(out.read_text())
     assert len(results) == ranks

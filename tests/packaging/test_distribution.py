@@ -19,10 +19,10 @@ NAME = f"kinfold-{kinfold.__version__}"
 
 def build(target, source, out):
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (made,) = Path(out).glob("*.whl" if target == "wheel" else "*.tar.gz")
-    return made
+    process = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr[-3000:]
+    (built,) = Path(out).glob("*.whl" if target == "wheel" else "*.tar.gz")
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +136,10 @@ def test_a_users_mypy_reads_our_types(wheel, tmp_path):
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", environment / "bin" / "python"]
     command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--no-error-summary", "user.py", "mistakes.py"]
-    done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    errors = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
-    assert [position for position, _, _ in errors] == ["mistakes.py:6", "mistakes.py:7", "mistakes.py:8"], done.stdout
+    process = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    errors = [line.split(": ", 2) for line in process.stdout.splitlines() if ": error: " in line]
+    assert [position for position, _, _ in errors] == ["mistakes.py:6", "mistakes.py:7", "mistakes.py:8"], (
+        process.stdout
+    )
     assert "[arg-type]" in errors[0][2]
     subprocess.run([environment / "bin" / "python", "user.py"], cwd=tmp_path, check=True, timeout=120)

@@ -25,7 +25,7 @@ def recorded(batches):
 
 def resumed(accelerator, folder):
     """One epoch and a batch, a checkpoint, and the rest by another loader."""
-    first = loader(rank=0, ranks=1)
+    first = loader(rank=0, world_size=1)
     prepared = accelerator.prepare(first)
     accelerator.register_for_checkpointing(first.batch_sampler)
     epochs = [[batch.tolist() for batch in prepared]]
@@ -33,7 +33,7 @@ def resumed(accelerator, folder):
     accelerator.save_state(folder)
     accelerator.wait_for_everyone()
     accelerator._custom_objects.clear()
-    second = loader(rank=0, ranks=1)
+    second = loader(rank=0, world_size=1)
     prepared = accelerator.prepare(second)
     accelerator.register_for_checkpointing(second.batch_sampler)
     accelerator.load_state(folder)
@@ -55,7 +55,7 @@ if __name__ == "__main__":
     plain = loader()  # before the process group
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
     mine = {
-        "split": recorded(accelerator.prepare(loader(rank=0, ranks=1))),
+        "split": recorded(accelerator.prepare(loader(rank=0, world_size=1))),
         "unprepared": recorded(plain),
         "resumed": resumed(accelerator, f"{sys.argv[1]}.state"),
         "refusal": refusal(accelerator),

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     gathered = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, local)
     if dist.get_rank() == 0:
-        whole = {name: collect_batches(create(name, rank=0, ranks=1)) for name in kinfold.list("samplers")}
+        whole = {name: collect_batches(create(name, rank=0, world_size=1)) for name in kinfold.list("samplers")}
         with open(sys.argv[1], "w") as out:
             json.dump({"ranks": gathered, "whole": whole}, out)
     dist.destroy_process_group()

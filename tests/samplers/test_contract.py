@@ -195,11 +195,11 @@ def process_group(monkeypatch, rank, world_size):
 @every
 def test_the_rank_is_read_from_the_process_group_when_an_epoch_begins(name, monkeypatch):
     sampler = make(name, LABELS, **OPTIONS)  # created before the process group
-    alone = make(name, LABELS, **OPTIONS, rank=0, ranks=1)
-    assert (sampler.rank, sampler.ranks) == (0, 1)
+    alone = make(name, LABELS, **OPTIONS, rank=0, world_size=1)
+    assert (sampler.rank, sampler.world_size) == (0, 1)
     process_group(monkeypatch, 1, 2)
-    assert (sampler.rank, sampler.ranks) == (1, 2)
-    assert (alone.rank, alone.ranks) == (0, 1)
+    assert (sampler.rank, sampler.world_size) == (1, 2)
+    assert (alone.rank, alone.world_size) == (0, 1)
     assert [batch[4:] for batch in alone] == list(sampler)
     process_group(monkeypatch, 2, 4)
     assert [batch[4:6] for batch in alone] == list(sampler)
@@ -219,9 +219,11 @@ def test_libraries_find_set_epoch_and_may_not_distribute_parts_of_batches(monkey
     assert sampler.sampler is sampler
     assert not hasattr(sampler, "drop_last")
     process_group(monkeypatch, 1, 2)
-    with raises("already gives each of the 2 processes its part", "rank=0, ranks=1", "use_distributed_sampler=False"):
+    with raises(
+        "already gives each of the 2 processes its part", "rank=0, world_size=1", "use_distributed_sampler=False"
+    ):
         sampler.drop_last  # noqa: B018
-    assert not hasattr(make("spc", LABELS, **OPTIONS, rank=0, ranks=1), "drop_last")
+    assert not hasattr(make("spc", LABELS, **OPTIONS, rank=0, world_size=1), "drop_last")
 
 
 @every
@@ -233,10 +235,10 @@ def test_libraries_find_set_epoch_and_may_not_distribute_parts_of_batches(monkey
         ({"batch_size": True}, ["batch_size", "integer", "True"]),
         ({"batches": 0}, ["batches", "at least 1"]),
         ({"seed": -1}, ["seed", "at least 0", "-1"]),
-        ({"rank": 0}, ["rank and ranks together"]),
-        ({"rank": 2, "ranks": 2}, ["rank must be below ranks=2", "counted from 0"]),
-        ({"rank": -1, "ranks": 2}, ["rank must be", "at least 0"]),
-        ({"rank": 0, "ranks": 9}, ["batch_size=8", "9", "raise it"]),
+        ({"rank": 0}, ["rank and world_size together"]),
+        ({"rank": 2, "world_size": 2}, ["rank must be below world_size=2", "counted from 0"]),
+        ({"rank": -1, "world_size": 2}, ["rank must be", "at least 0"]),
+        ({"rank": 0, "world_size": 9}, ["batch_size=8", "9", "raise it"]),
     ],
 )
 def test_invalid_options_are_explained(name, invalid, parts):

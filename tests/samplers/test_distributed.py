@@ -48,5 +48,5 @@ def test_accelerate_trains_on_new_global_batches_in_every_epoch(tmp_path):
     first, second = launch("tests.samplers.accelerate_run", tmp_path)
     for setup in ("split", "unprepared", "resumed"):
         assert join(first[setup], second[setup]) == global_epochs(), setup
-    assert "rank=0, ranks=1" in first["refusal"]
+    assert "rank=0, world_size=1" in first["refusal"]
     assert "split_batches=True" in first["refusal"]

@@ -202,7 +202,9 @@ def test_the_parts_of_all_processes_are_the_batches_of_one_process(name, seed, e
     labels = labels_of([3, 5, 2, 6, 1, 4])
     options = {"batch_size": 8, "per_class": 2, "seed": seed, "pool": 10, "candidates": 3, "bins": 5}
     batches = epoch_of(make(name, labels, **options), epoch)
-    parts = [epoch_of(make(name, labels, **options, rank=rank, ranks=world_size), epoch) for rank in range(world_size)]
+    parts = [
+        epoch_of(make(name, labels, **options, rank=rank, world_size=world_size), epoch) for rank in range(world_size)
+    ]
     for batch, *shards in zip(batches, *parts, strict=True):
         assert [index for shard in shards for index in shard] == batch
         assert even([len(shard) for shard in shards])

@@ -40,15 +40,15 @@ def read_format(folder):
 @pytest.fixture
 def trials(monkeypatch):
     """Every network gets a trial, in which channels-last takes half the time; returns the list of trials."""
-    seen = []
+    trials = []
 
     def time_formats(model, images, precision):
-        seen.append((images.shape, precision))
+        trials.append((images.shape, precision))
         return {"contiguous": 2.0, "channels-last": 1.0}
 
     monkeypatch.setattr("kinfold.training.builder.needs_trial", lambda model: True)
     monkeypatch.setattr("kinfold.training.builder.time_memory_formats", time_formats)
-    return seen
+    return trials
 
 
 def test_embeddings_and_gradients_do_not_depend_on_the_memory_format():
@@ -191,7 +191,7 @@ def test_a_backbone_that_fails_in_both_formats_raises_its_error():
 
 
 def test_the_first_process_decides_for_all(monkeypatch, tmp_path):
-    """The second of two processes times nothing and takes what the first found."""
+    """The second of two processes times nothing and takes the choice of the first."""
     from kinfold.distributed import World
     from kinfold.training import configure
     from kinfold.training.builder import RunBuilder

@@ -31,7 +31,7 @@ def embed(
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Of the backbone: a file, or `imagenet`.")] = None,
     size: Annotated[int, typer.Option(help="`pixels`: images become this many pixels wide and high.")] = 28,
-    grey: Annotated[bool, typer.Option(help="`pixels`: gray instead of color.")] = False,
+    gray: Annotated[bool, typer.Option(help="`pixels`: gray instead of color.")] = False,
     background: Annotated[
         str | None,
         typer.Option(help="Color under transparent pixels, a name or #rrggbb: white, or that of the run that embeds."),
@@ -69,7 +69,7 @@ def embed(
     else:
         dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
-    encoder = _choose_encoder(dataset, run, backbone, weights, size, grey, background)
+    encoder = _choose_encoder(dataset, run, backbone, weights, size, gray, background)
     with show_progress() as progress:
         unreadable = embed_to_file(
             dataset,

@@ -104,7 +104,7 @@ class Encoder:
             background: Color under transparent pixels.
         """
         pipeline = Pipeline(Warp(size), Warp(size), None, "L" if gray else "RGB", background)
-        description = {"backbone": "pixels", "size": size, "grey": gray}
+        description = {"backbone": "pixels", "size": size, "gray": gray}
         return Encoder(flatten_pixels, pipeline, description, _fingerprint("pixels", pipeline))
 
 

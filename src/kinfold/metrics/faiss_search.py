@@ -10,7 +10,7 @@ _MIN_SEARCH_NODES = 128  # nodes that are held while searching
 
 
 def search_faiss(query_gallery: QueryGallery, k: int, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return values and indices (Q, k) of near rows, most of them the nearest; -1 where fewer were found.
+    """Return values and indices (Q, k) of near rows, most of them the nearest; -1 where there are fewer.
 
     Raises:
         ImportError: faiss is not installed.

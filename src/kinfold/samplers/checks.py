@@ -23,9 +23,9 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
 
 
-def resolve_process(rank: int | None, ranks: int | None, batch_size: int) -> tuple[int, int]:
+def resolve_process(rank: int | None, world_size: int | None, batch_size: int) -> tuple[int, int]:
     """Return the rank and world size of this process, after checking that each process gets an item of a batch."""
-    rank, world_size = resolve_rank(rank, ranks)
+    rank, world_size = resolve_rank(rank, world_size)
     if batch_size < world_size:
         raise ValueError(
             f"batch_size={batch_size} is the size over all ranks and cannot be shared by {world_size} of them; "

@@ -34,7 +34,7 @@ class GCSampler(Sampler):
             and items may repeat.
         batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
         seed: Seed of all draws, together with the epoch.
-        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+        rank, world_size: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
 
     Raises:
         ValueError: An option is invalid, or the labels have too few classes for a batch.
@@ -53,7 +53,7 @@ class GCSampler(Sampler):
         batches: int | None = None,
         seed: int = 0,
         rank: int | None = None,
-        ranks: int | None = None,
+        world_size: int | None = None,
     ) -> None:
         classes = select_classes(ClassIndex.from_labels(labels), batch_size, per_class, replacement)
         check_integer(1, pool=pool)
@@ -65,7 +65,7 @@ class GCSampler(Sampler):
         self.soften = soften
         self.replacement = replacement
         batches = resolve_batches(batches, classes, batch_size, batch_size // per_class)
-        super().__init__(classes, batch_size, batches, seed, rank, ranks)
+        super().__init__(classes, batch_size, batches, seed, rank, world_size)
 
     def plan(self, epoch: int) -> Tensor:
         assert self.bank is not None

@@ -23,7 +23,7 @@ class RandomSampler(Sampler):
         batches: Batches per epoch; by default N // batch_size, so that up to batch_size - 1 items, other ones in every
             epoch, are left out.
         seed: Seed of all draws, together with the epoch.
-        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+        rank, world_size: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
 
     Raises:
         ValueError: `batch_size` is larger than the number of items, or an option is invalid.
@@ -40,14 +40,16 @@ class RandomSampler(Sampler):
         batches: int | None = None,
         seed: int = 0,
         rank: int | None = None,
-        ranks: int | None = None,
+        world_size: int | None = None,
     ) -> None:
         classes = ClassIndex.from_labels(labels)
         items = classes.count_items()
         check_integer(1, batch_size=batch_size)
         if batch_size > items:
             raise ValueError(f"batch_size={batch_size} is more than the {items} items; lower it to at most {items}")
-        super().__init__(classes, batch_size, items // batch_size if batches is None else batches, seed, rank, ranks)
+        super().__init__(
+            classes, batch_size, items // batch_size if batches is None else batches, seed, rank, world_size
+        )
 
     def plan(self, epoch: int) -> Tensor:
         sizes = torch.tensor([len(self.classes.items)])

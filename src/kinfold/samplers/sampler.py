@@ -20,9 +20,9 @@ class Sampler(TorchSampler[list[int]]):
 
     `batch_size` is that of all processes together. Every process computes the same global batches from seed and epoch,
     and takes its part of each; the parts in the order of the ranks are the global batch. Parts differ by one item if
-    the world size does not divide the batch. If `rank` and `ranks` are left out, torch.distributed is asked whenever an
-    epoch begins, so a sampler may be created before the process group. The global random state is neither used nor
-    changed.
+    the world size does not divide the batch. If `rank` and `world_size` are left out, torch.distributed is asked
+    whenever an epoch begins, so a sampler may be created before the process group. The global random state is neither
+    used nor changed.
 
     Samplers with `needs_embeddings` choose items by their embeddings. `update` writes these: first those of all items,
     then those of every training step. The batches of an epoch are chosen when it begins; later updates do not change
@@ -35,8 +35,8 @@ class Sampler(TorchSampler[list[int]]):
         batch_size: Items per batch, over all processes.
         batches: Batches per epoch.
         seed: Seed of all draws, together with the epoch.
-        rank, ranks: Process rank and world size; give both or neither. `rank=0, ranks=1` gives complete batches on
-            every process, for libraries that distribute them themselves.
+        rank, world_size: Give both or neither. `rank=0, world_size=1` gives complete batches on every process, for
+            libraries that distribute them themselves.
 
     Attributes:
         epoch: Number of the latest epoch, or of the next one after `set_epoch`.
@@ -53,18 +53,18 @@ class Sampler(TorchSampler[list[int]]):
         batches: int,
         seed: int,
         rank: int | None,
-        ranks: int | None,
+        world_size: int | None,
     ) -> None:
         check_integer(1, batch_size=batch_size, batches=batches)
         check_integer(0, seed=seed)
-        resolve_process(rank, ranks, batch_size)
+        resolve_process(rank, world_size, batch_size)
         self.classes = classes
         self.batch_size = batch_size
         self.batches = batches
         self.seed = seed
         self.epoch = 0
         self.bank: EmbeddingBank | None = EmbeddingBank(len(classes.items)) if self.needs_embeddings else None
-        self._fixed_rank = rank, ranks
+        self._fixed_rank = rank, world_size
         self._planned: Tensor | None = None  # the batches of `epoch`
         self._begun = False  # whether an iteration of `epoch` has begun
         self._finished = False  # whether it has yielded all of its batches
@@ -75,7 +75,7 @@ class Sampler(TorchSampler[list[int]]):
         return self._resolve_rank()[0]
 
     @property
-    def ranks(self) -> int:
+    def world_size(self) -> int:
         """World size: the constructor argument, else that of the current process group."""
         return self._resolve_rank()[1]
 
@@ -92,10 +92,10 @@ class Sampler(TorchSampler[list[int]]):
             ValueError: The batches are already distributed; accelerate would silently drop most of them.
             AttributeError: Otherwise.
         """
-        if self._fixed_rank == (None, None) and self.ranks > 1:
+        if self._fixed_rank == (None, None) and self.world_size > 1:
             raise ValueError(
-                f"this sampler already gives each of the {self.ranks} processes its part of every batch, and must not "
-                "be distributed again. accelerate: create it with rank=0, ranks=1 and use "
+                f"this sampler already gives each of the {self.world_size} processes its part of every batch, and must "
+                "not be distributed again. accelerate: create it with rank=0, world_size=1 and use "
                 "Accelerator(dataloader_config=DataLoaderConfiguration(split_batches=True)), or leave the loader out "
                 "of accelerator.prepare. Lightning: Trainer(use_distributed_sampler=False)"
             )

@@ -27,7 +27,7 @@ class SPCRSampler(Sampler):
             "study": every draw is independent, as in the code of Roth et al.
         batches: Batches per epoch; by default N // batch_size, or more if not all classes would come.
         seed: Seed of all draws, together with the epoch.
-        rank, ranks: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
+        rank, world_size: Process rank and world size; those of torch.distributed if left out. See `Sampler`.
 
     Raises:
         ValueError: An option is invalid.
@@ -45,14 +45,14 @@ class SPCRSampler(Sampler):
         batches: int | None = None,
         seed: int = 0,
         rank: int | None = None,
-        ranks: int | None = None,
+        world_size: int | None = None,
     ) -> None:
         check_integer(2, batch_size=batch_size)
         check_choice("replacement", replacement, ("when-needed", "study"))
         classes = ClassIndex.from_labels(labels)
         self.replacement = replacement
         batches = resolve_batches(batches, classes, batch_size, batch_size - 1)
-        super().__init__(classes, batch_size, batches, seed, rank, ranks)
+        super().__init__(classes, batch_size, batches, seed, rank, world_size)
 
     def plan(self, epoch: int) -> Tensor:
         generator = derive_batch_generator(self.seed, epoch)

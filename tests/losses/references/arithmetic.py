@@ -129,7 +129,7 @@ def masked_distances(anchors: Array, references: Array, mask: Mask) -> list[floa
 
 
 def mean_norm_power(anchors: Array, norm_power: float) -> float:
-    """Regulariser: mean over all anchors of ``||a||^norm_power``."""
+    """Regularizer: mean over all anchors of ``||a||^norm_power``."""
     return mean([norm(anchor) ** norm_power for anchor in anchors])
 
 

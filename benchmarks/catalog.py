@@ -1,7 +1,7 @@
 """Measure every miner, uncertainty set, metric and backbone against the floor of the same run.
 
-    python -m benchmarks.catalogue                    # all of it: about five minutes
-    python -m benchmarks.catalogue --only miners
+    python -m benchmarks.catalog                    # all of it: about five minutes
+    python -m benchmarks.catalog --only miners
 
 Miners and sets: the floor is the least work of a loss on pairs, as for the losses: normalize, one similarity matrix,
 the backward pass of its sum. Metrics: the floor is the float32 product of all pairs, as for evaluation; every metric is
@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[*KINDS], choices=[*KINDS])
     parser.add_argument("--seconds", type=float, default=5.0, help="processor time for each column, at least")
-    parser.add_argument("--json", type=Path, default=Path("results/bench_catalogue.json"), help="where the numbers go")
+    parser.add_argument("--json", type=Path, default=Path("results/bench_catalog.json"), help="where the numbers go")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results: dict[str, Ratios] = {}
@@ -170,7 +170,7 @@ def main() -> None:
     for kind in arguments.only:
         results[kind] = KINDS[kind](arguments.seconds)
         print(table(kind, results[kind]), flush=True)
-        arguments.json.write_text(json.dumps({"about": about(), "catalogue": results}, indent=1))
+        arguments.json.write_text(json.dumps({"about": about(), "catalog": results}, indent=1))
     print(f"written to {arguments.json}")
 
 
