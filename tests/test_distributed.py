@@ -40,3 +40,16 @@ def test_process_rank_and_world_size_are_passed_together():
     assert resolve_rank(1, 2) == (1, 2)
     with pytest.raises(ValueError, match="together or neither"):
         resolve_rank(1, None)
+
+
+def test_every_process_of_a_machine_takes_the_gpu_of_its_local_rank(monkeypatch):
+    calls = []
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    monkeypatch.setenv("LOCAL_RANK", "5")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: calls.append(("device", index)))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: calls.append(("group", backend)))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    with ProcessGroup():
+        assert calls == [("device", 1), ("group", "cpu:gloo,cuda:nccl")]

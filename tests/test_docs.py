@@ -53,6 +53,7 @@ PACKAGES = [
     "registry",
     "report",
     "samplers",
+    "testing",
     "training",
 ]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kinfold import recipes as recipes
     from kinfold import report as report
     from kinfold import samplers as samplers
+    from kinfold import testing as testing
     from kinfold import training as training
     from kinfold.gallery import Gallery as Gallery
     from kinfold.learner import MetricLearner as MetricLearner
@@ -56,6 +57,7 @@ _LAZY = {
             "recipes",
             "report",
             "samplers",
+            "testing",
             "training",
         )
     },
@@ -93,6 +95,7 @@ __all__ = [
     "registry",
     "report",
     "samplers",
+    "testing",
     "train",
     "training",
 ]

@@ -159,7 +159,10 @@ class ProcessGroup:
             # Optimizers import torch._dynamo, and it keeps a process group that exists at that time. The threads of the
             # group would then outlive destroy_process_group and could abort the process while Python shuts down.
             importlib.import_module("torch._dynamo")
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            has_gpu = torch.cuda.is_available()
+            if has_gpu:  # otherwise every process of a machine would use its first GPU
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+            dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo")
         return World.current()
 
     def __exit__(self, *error: object) -> None:

@@ -122,7 +122,7 @@ def test_labels_may_be_any_integers_or_strings(name):
     large = 2**40
     odd = torch.tensor([-7, large, large + 1, 3])[Y]
     names = [["wren", "crow", "owl", "tit"][label] for label in Y.tolist()]
-    for labels in (odd, names, Y.tolist(), Y.numpy(), Y.to(torch.uint8), Y.to(torch.int32)):
+    for labels in (odd, names, Y.tolist(), Y.cpu().numpy(), Y.to(torch.uint8), Y.to(torch.int32)):
         value, again = gradient(make(name), X, labels)
         torch.testing.assert_close(value, plain, rtol=0, atol=0)
         torch.testing.assert_close(again, slope, rtol=0, atol=0)
@@ -290,7 +290,7 @@ def test_state_round_trip_deepcopy_and_pickle(name):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_several_training_steps_lower_the_loss(name):
-    torch_model = torch.nn.Linear(7, 7)
+    torch_model = torch.nn.Linear(7, 7, device=X.device)
     with torch.no_grad():
         torch_model.weight.copy_(torch.eye(7))
         torch_model.bias.zero_()
@@ -319,7 +319,7 @@ def test_the_global_random_state_is_untouched(name):
 def test_wrong_input_gets_a_helpful_error(name):
     loss = make(name)
     for arguments, message in [
-        ((X.numpy(), Y), "torch tensor"),
+        ((X.cpu().numpy(), Y), "torch tensor"),
         ((X[0], Y), r"shape \(B, d\)"),
         ((X.long(), Y), "floating point"),
         ((X, Y[:-1]), "one label per row"),

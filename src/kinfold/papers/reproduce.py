@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kinfold.data import Batch, Dataset, load
+from kinfold.devices import synchronize
 from kinfold.distributed import World
 from kinfold.experiments.bench import Bench
 from kinfold.experiments.bench_folder import BenchFolder
@@ -208,8 +209,7 @@ def _take_step(trainer: Trainer, batch: Batch, number: int) -> None:
     trainer.optimizer.zero_grad()
     trainer.step(batch, number)
     trainer.optimizer.step()
-    if trainer.step.device.type == "cuda":
-        torch.cuda.synchronize(trainer.step.device)
+    synchronize(trainer.step.device)
 
 
 def _run_toys(plan: Plan) -> Reproduction:

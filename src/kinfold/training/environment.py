@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import kinfold
-from kinfold.devices import resolve_device
+from kinfold.devices import describe_device, resolve_device
 from kinfold.distributed import World
 
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
@@ -34,7 +34,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
         "ranks": World.current().size,
-        "device": str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})",
+        "device": describe_device(device),
         "command": sys.argv[1:],
     }
 

@@ -6,6 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from kinfold.devices import synchronize
 from kinfold.metrics._ranking import tuning
 
 _FEATURES = 128  # of the rows by which products are checked
@@ -34,8 +35,7 @@ def _time_products(device: str, threads: int) -> dict[torch.dtype, float]:
     for dtype, (left, right) in [*operands.items()] * 5:
         start = time.perf_counter()
         torch._int_mm(left, right.T) if dtype == torch.int8 else left @ right.T
-        if device == "cuda":
-            torch.cuda.synchronize()
+        synchronize(torch.device(device))
         times[dtype].append(time.perf_counter() - start)
     best = {dtype: min(seconds) / (queries * columns * features) for dtype, seconds in times.items()}
     limit = tuning.FAST_PRODUCT_SHARE * best[torch.float32]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.data import Batch
+from kinfold.devices import seed_global_generators
 from kinfold.distributed import World
 from kinfold.embedding.compute import AUTOCAST_TYPES
 from kinfold.seeding import derive_generator
@@ -169,9 +170,7 @@ class Step:
     def _embed(self, images: Tensor, step: int, part: int) -> ModelOutput:
         # dropout draws from the global generator, which the loop restores: its draws depend on the step alone
         number = derive_generator(self.seed, step, _DROPOUT, self.world.rank, part).initial_seed()
-        torch.default_generator.manual_seed(number)  # torch.manual_seed records every call for a later GPU
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(number)
+        seed_global_generators(number, self.device)
         half = AUTOCAST_TYPES.get(self.precision)
         with torch.autocast(self.device.type, dtype=half, enabled=half is not None):
             return self.model(images)

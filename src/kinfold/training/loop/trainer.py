@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from kinfold.data import Batch, Batches
+from kinfold.devices import keep_global_generators
 from kinfold.distributed import World
 from kinfold.samplers import Sampler
 from kinfold.training.config.settings import ScheduleConfig
@@ -128,8 +129,7 @@ class Trainer:
         Raises:
             Stopped: A signal asked for it; everything is saved.
         """
-        devices = [self.step.device] if self.step.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), self.stop.listen():
+        with keep_global_generators(self.step.device), self.stop.listen():
             if not self.judged:
                 self._evaluate()
                 self.judged = True
