@@ -21,7 +21,8 @@ from tests.papers.features import feature_file
 # keys that may differ, by what a paper compares; a key that ends with a dot stands for all below it
 HEAD = ("model.head", "model.head_options.", "search.model.head_options.")
 OBJECTIVE = ("loss.", "miner.", "optimizer.loss_lr", "search.", "evaluation.distance")
-SWITCH = ("miner.switch",)
+PROTOCOL = (*OBJECTIVE, "sampler.name", "sampler.per_class")  # proxies need one item of a class
+SWITCH = ("miner.switch", "search.miner.switch.")
 MIXUP = ("mixup.",)
 SAMPLER = ("sampler.",)
 BACKBONE = ("model.backbone", "data.pipeline")  # images are prepared as the backbone expects them
@@ -31,6 +32,7 @@ BASELINES = {  # DRML's row -> the row of its base loss
     "drml-pa": "proxy-anchor",
     "drml-cosface": "cosface",
     "drml-mdw": "margin-dw",
+    "drml-mdw-distance-weighted": "margin-dw-distance-weighted",
     "drml-tsh": "triplet-sh",
 }
 SAMPLERS = ("spc-2", "spc-4", "spc-8", "spc-r", "ddm", "gc", "frd")
@@ -45,7 +47,9 @@ def table(name):
 
 
 def own_rows(name) -> list[published.PublishedRow]:
-    return [row for row in table(name).rows if row.quoted is None]
+    """Rows that are trained."""
+    trained = [row for row in table(name).rows if row.not_run is None]
+    return [row for row in trained if row.settings(table(name).data[0]).get("training", {}).get("steps") != 0]
 
 
 def split_name(row, endings) -> tuple[str, str]:
@@ -60,8 +64,8 @@ def compared_pairs(name) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     paper = name.partition("/")[0]
     if paper == "drml":
         yield from ((row.name, BASELINES[row.name], HEAD) for row in rows if row.name in BASELINES)
-        if any(row.name == "softmax" for row in rows):
-            yield "proxy-anchor", "softmax", OBJECTIVE
+        plain = [row for row in rows if row.name not in BASELINES]
+        yield from ((first.name, second.name, PROTOCOL) for first, second in combinations(plain, 2))
     elif name == "revisiting/mixup":
         yield from ((f"{row.name}-mixup", row.name, MIXUP) for row in rows if not row.name.endswith("-mixup"))
         plain = [row for row in rows if not row.name.endswith("-mixup")]

@@ -55,7 +55,13 @@ EXAMPLE: dict[str, Any] = {
             "settings": {"loss": {"k": 80}},
             "on": {"cars": {"loss": {"k": 40}}},
         },
-        {"name": "theirs", "label": "Theirs", "quoted": "Others 2017", "published": {"cub": {"recall@1": 40.0}}},
+        {
+            "name": "theirs",
+            "label": "Theirs",
+            "quoted": "Others 2017",
+            "not_run": "it needs a telescope",
+            "published": {"cub": {"recall@1": 40.0}},
+        },
     ],
 }
 
@@ -122,11 +128,30 @@ def test_columns_of_an_ensemble_are_one_metric_to_a_run() -> None:
     assert configure(row.settings("cub")).evaluation.metrics == ["precision@1", "map@r"]
 
 
-def test_a_quoted_row_has_numbers_and_nothing_to_run() -> None:
+def test_a_row_that_is_a_number_only_says_why_it_cannot_be_run() -> None:
     row = build_table("example", EXAMPLE).row("theirs")
     assert row.published["cub"]["recall@1"] == PublishedNumber(40.0)
-    with pytest.raises(ValueError, match="quoted from Others 2017"):
+    with pytest.raises(ValueError, match="theirs is a number only: it needs a telescope"):
         row.settings("cub")
+
+
+def test_a_quoted_row_with_settings_can_be_run() -> None:
+    tables = example()
+    tables["row"][1] = {"name": "theirs", "label": "Theirs", "quoted": "Others 2017", "settings": {"seed": 1}}
+    row = build_table("example", tables).row("theirs")
+    assert (row.quoted_from("cub"), row.not_run) == ("Others 2017", None)
+    assert row.settings("cub")["seed"] == 1
+
+
+def test_a_row_may_be_quoted_on_one_data_set_only() -> None:
+    row = build_table("example", example(row__0__quoted_on={"cars": "Others 2017"})).row("ours")
+    assert (row.quoted_from("cub"), row.quoted_from("cars")) == (None, "Others 2017")
+
+
+def test_steps_of_a_row_replace_epochs_of_its_table_and_the_other_way_round() -> None:
+    longer = build_table("example", example(row__0__on={"cars": {"training": {"epochs": 2}}})).row("ours")
+    assert longer.settings("cars")["training"] == {"epochs": 2}
+    assert longer.settings("cub")["training"] == {"steps": 100}
 
 
 def test_a_curve_has_a_row_for_each_place_and_further_keys_move_along() -> None:
@@ -195,9 +220,13 @@ def test_a_toy_has_its_own_table_and_needs_nothing() -> None:
         ({"row__0__published": {"cub": {"recall@1": [1, 2, 3]}}}, "must be a number"),
         ({"row__0__published": {"cub": {"recall@1": [1]}}}, "must be a number"),
         ({"row__0__on": {"cubs": {}}}, r"\[row.on\]: 'cubs' is not in table.data .did you mean 'cub'"),
-        ({"row__1__settings": {"seed": 1}}, "theirs is quoted and has settings"),
+        ({"row__1__settings": {"seed": 1}}, "theirs has settings and a reason why it is not run"),
+        ({"row__0__quoted": "Others 2017", "row__0__settings": {}, "row__0__on": {}}, "ours is quoted: give settings"),
+        ({"row__0__quoted_on": {"cub": 5}}, "ours: quoted_on must be data set -> source"),
+        ({"row__0__quoted_on": {"sop": "x"}}, "'sop' is not in the data that it has numbers for"),
+        ({"row__0__quoted_on": {"cub": "x"}, "row__0__quoted": "y"}, "ours has quoted and quoted_on"),
         ({"row__0__settings": {"los": {}}}, "row ours on cub: unknown key 'los'.*did you mean 'loss'"),
-        ({"row__0__on": {"cars": {"training": {"epochs": 2}}}}, "row ours on cars: .*steps or epochs"),
+        ({"row__0__on": {"cars": {"training": {"epochs": 2, "steps": 3}}}}, "row ours on cars: .*steps or epochs"),
     ],
 )
 def test_errors_in_a_file_are_reported_with_the_nearest_name(changes: dict[str, Any], message: str) -> None:
@@ -286,7 +315,7 @@ def test_published_numbers_are_percentages() -> None:
         ("dro/table1", "margin", "cars", "recall@16", 97.3),
         ("dro/table2", "dro-kl-grouped-0.001", "cars", "recall@1", 75.0),
         ("dro/table2", "multi-similarity", "cub", "recall@32", 95.8),
-        ("dro/table2", "multi-similarity-quoted", "cars", "recall@8", 92.6),
+        ("dro/table2", "multi-similarity", "cars", "recall@8", 92.6),
         ("dro/table3", "dro-topk-pn-margin", "in-shop", "recall@1", 91.3),
         ("dro/table4", "lifted", "in-shop", "recall@50", 97.4),
         ("dro/imbalance-1024", "dro-topk-pn-margin@640", "in-shop", "recall@1", 90.86),

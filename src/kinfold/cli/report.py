@@ -21,6 +21,10 @@ def report(
         Path | None, typer.Option(help="A folder for all figures as .png and .svg, and tables as .md and .tex.")
     ] = None,
     points: Annotated[int, typer.Option(help="How many items a map shows at most.")] = 3000,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Methods whose embedding spaces are shown, separated by commas, or all; else the best ones."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written, and what is missing, as JSON.")
     ] = False,
@@ -45,7 +49,8 @@ def report(
     if figures is not None:
         import_optional("matplotlib", "matplotlib", "report", "--figures")
     with show_progress(enabled=not as_json) as progress:
-        content = collect_content(folder, points, progress=progress)
+        chosen = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+        content = collect_content(folder, points, methods=chosen, progress=progress)
     write_page(content, page)
     paths = [] if figures is None else write_figures(content, figures)
     if as_json:

@@ -37,6 +37,9 @@ def reproduce(
         bool, typer.Option(help="Select as the paper did, even where that was on the test classes.")
     ] = False,
     seeds: Annotated[int | None, typer.Option(help="Repeats; as many as in the paper, or 1, if left out.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Rows or lines of the figures, separated by commas; all if left out.")
+    ] = None,
     trials: Annotated[int, typer.Option(help="Trials of a search over what the authors tuned.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core if left out.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
@@ -81,7 +84,8 @@ def reproduce(
         plan.check_ready()
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     folders = [_choose_folder(plan.table.name, out, len(plans), scale) for plan in plans]
-    if not _run_plans(plans, folders, count, threads, timeout, as_json):
+    shown = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    if not _run_plans(plans, folders, count, threads, timeout, as_json, shown):
         raise typer.Exit(1)
 
 
@@ -104,13 +108,15 @@ def _run_plans(
     threads: int,
     timeout: float | None,
     as_json: bool,
+    methods: list[str],
 ) -> bool:
-    """Run the plans and print every reproduction. Return whether all rows succeeded."""
+    """Run the plans, print and draw every reproduction. Return whether all rows succeeded."""
     from kinfold.cli.bench_progress import show_bench_progress
     from kinfold.experiments import Interrupted, Processes
     from kinfold.experiments.workers.processes import check_workers
     from kinfold.papers.comparison import format_report, to_dictionary, write_report
     from kinfold.papers.reproduce import reproduce_table
+    from kinfold.report.reproduction import write_reproduction
 
     check_workers(jobs, threads, timeout)
     documents, succeeded = [], True
@@ -128,8 +134,9 @@ def _run_plans(
                     path = write_report(reproduction, folder / reproduction.data)
                     documents.append(to_dictionary(reproduction))
                     succeeded = succeeded and not reproduction.failed
+                    page, *figures = write_reproduction(reproduction, folder / reproduction.data, methods)
                     if not as_json:
-                        echo(f"{format_report(reproduction)}\n{path}\n")
+                        echo(f"{format_report(reproduction)}\n{path}\n{page}\n{figures[0].parent if figures else ''}\n")
     except Interrupted:
         echo("interrupted, everything is saved; the same command continues", err=True)
         raise typer.Exit(130) from None

@@ -7,9 +7,11 @@ Data flow, in the order of the modules:
     published       `load_table`: the same as objects
     plan            `plan_table`: what has to be run, and which data and weights that needs
       small_scale   the same rows on small data, for a laptop
+      small_ratios  what they keep in proportion
       outline       a plan as text or JSON
     reproduce       `reproduce_table`: trains the rows as a bench, times steps, or runs a toy problem
-      figure_data   arrays for figures of an embedding space
+      figure_data   arrays for figures of an embedding space; kinfold.report.reproduction draws them
+      map_pictures  the pictures of a map
       toy           the toy problem in two dimensions
     comparison      our numbers beside the published ones
 """

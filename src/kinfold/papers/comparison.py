@@ -19,12 +19,30 @@ OUR_SPREAD = "half width of the 95 % interval of the mean"
 
 
 def format_table(reproduction: Reproduction, style: Style = "text") -> str:
-    """Format one data set of a table: a line for each row that was run, and for each quoted row."""
+    """Format one data set of a table: a line for each row that was run, and for each that is a number only."""
+    heading, *body = list_lines(reproduction, "**" if style == "markdown" else "*")
+    entries = _assemble_entries(reproduction)
+    any_bold = any(entry.bold for row_entries in entries.values() for entry in row_entries.values())
+    bold = [BOLD_NOTE.format("**Bold**" if style == "markdown" else "between asterisks")] * any_bold
+    caption, footnotes = _format_caption(reproduction), list_footnotes(reproduction)
+    if style == "markdown":
+        # numbers need no escapes
+        lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body)]
+        return format_markdown(lines, [*bold, *map(escape_markdown, footnotes)], escape_markdown(caption))
+    return format_text([heading, *body], [*bold, *footnotes], caption)
+
+
+def list_lines(reproduction: Reproduction, mark: str = "*") -> list[list[str]]:
+    """List the cells of a table, line by line, the heading first.
+
+    Args:
+        reproduction: Our numbers.
+        mark: Stands before and behind a number that is significantly better than all others.
+    """
     plan, data = reproduction.plan, reproduction.data
     entries = _assemble_entries(reproduction)
-    mark = "**" if style == "markdown" else "*"
     axis = [*plan.table.vary][:1]
-    rows = [row for row in plan.table.rows if row in plan.rows or (row in plan.quoted and data in row.published)]
+    rows = [row for row in plan.table.rows if row in plan.rows or (row in plan.not_run and data in row.published)]
     with_published = {column for row in rows for column in row.published.get(data, {})}
     heading = ["method", *axis]
     for column in reproduction.columns:
@@ -32,22 +50,16 @@ def format_table(reproduction: Reproduction, style: Style = "text") -> str:
         heading += ["published"] * (column in with_published)
     body = []
     for row in rows:
-        quoted = "" if row.quoted is None else f" (quoted from {row.quoted})"
+        source = row.quoted_from(data)
+        quoted = "" if source is None else f" (quoted from {source})"
         cells = [f"{row.label}{quoted}", *([_format_axis_value(reproduction, row)] if axis else [])]
         for column in reproduction.columns:
             entry = entries.get(row.name, {}).get(_metric_last(column))
-            cells.append("" if quoted else _format_entry(entry, column, mark))
+            cells.append("" if row.not_run is not None else _format_entry(entry, column, mark))
             if column in with_published:
                 cells.append(printed_numbers(row, data).get(column, ""))
         body.append(cells)
-    any_bold = any(entry.bold for row_entries in entries.values() for entry in row_entries.values())
-    bold = [BOLD_NOTE.format("**Bold**" if style == "markdown" else "between asterisks")] * any_bold
-    caption, footnotes = _format_caption(reproduction), _list_footnotes(reproduction)
-    if style == "markdown":
-        # numbers need no escapes
-        lines = [heading, *([escape_markdown(name), *rest] for name, *rest in body)]
-        return format_markdown(lines, [*bold, *map(escape_markdown, footnotes)], escape_markdown(caption))
-    return format_text([heading, *body], [*bold, *footnotes], caption)
+    return [heading, *body]
 
 
 def format_report(reproduction: Reproduction, style: Style = "text") -> str:
@@ -81,10 +93,16 @@ def to_dictionary(reproduction: Reproduction) -> dict[str, Any]:
     plan, data = reproduction.plan, reproduction.data
     entries = _assemble_entries(reproduction)
     rows = []
-    for row in (*plan.rows, *plan.quoted):
-        document: dict[str, Any] = {"row": row.name, "label": row.label, "quoted": row.quoted, "x": row.x}
+    for row in (*plan.rows, *plan.not_run):
+        document: dict[str, Any] = {
+            "row": row.name,
+            "label": row.label,
+            "quoted": row.quoted_from(data),
+            "not_run": row.not_run,
+            "x": row.x,
+        }
         ours: dict[str, Any] = {}
-        if row.quoted is None:
+        if row.not_run is None:
             if plan.table.vary:
                 document["ran_at"] = find_axis_value(plan, data, row)
             document["settings"] = plan.settings[data][row.name]
@@ -107,7 +125,7 @@ def to_dictionary(reproduction: Reproduction) -> dict[str, Any]:
         "notes": [*plan.notes, *reproduction.notes],
         "caveats": [*plan.table.caveats],
         "failed": reproduction.failed,
-        "files": [*reproduction.files],
+        "files": [*reproduction.arrays.values()],
         "rows": rows,
     }
 
@@ -171,15 +189,15 @@ def _format_number(value: float, column: str) -> str:
     return f"{100 * value:.1f}" if _is_percent(column) else f"{value:.4g}"
 
 
-def _list_footnotes(reproduction: Reproduction) -> list[str]:
-    """Notes on the whole table."""
+def list_footnotes(reproduction: Reproduction) -> list[str]:
+    """List the notes on the whole table."""
     return [
         *_explain_spreads(reproduction),
         *(_describe_search(row, search) for row, search in reproduction.searches.items()),
         *reproduction.notes,
         *(f"not compared: {name}: {reason}" for name, reason in reproduction.untrained.items()),
         *(["published as a figure, whose numbers are unreadable"] if reproduction.plan.table.kind == "space" else []),
-        *(f"written: {path}" for path in reproduction.files),
+        *(f"written: {path}" for path in reproduction.arrays.values()),
         *(f"failed: {name}: {error}" for name, error in reproduction.failed.items()),
     ]
 

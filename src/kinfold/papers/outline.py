@@ -31,7 +31,7 @@ def format_plan(plan: Plan) -> str:
 
 
 def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
-    """List every row of a plan as plain data, including quoted rows: its source, settings and published numbers."""
+    """List every row of a plan as plain data, also those that are numbers only: source, settings, published numbers."""
     table = plan.table
     table_fields = {
         "table": table.name,
@@ -46,7 +46,7 @@ def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
     }
     entries = []
     for row in table.rows:
-        if row not in plan.rows and row not in plan.quoted:
+        if row not in plan.rows and row not in plan.not_run:
             continue
         settings = {data: rows[row.name] for data, rows in plan.settings.items() if row.name in rows}
         entries.append(
@@ -55,6 +55,7 @@ def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
                 "row": row.name,
                 "label": row.label,
                 "quoted": row.quoted,
+                "not_run": row.not_run,
                 "x": row.x,
                 "settings": settings,
                 "published": {data: published_numbers(row, data) for data in row.published},
@@ -73,7 +74,7 @@ def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
 
 def list_caveats(plan: Plan) -> list[str]:
     """List the caveats of a table and its rows; those of a line of a curve once."""
-    rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.quoted)
+    rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.not_run)
     row_caveats = [f"{row.label}: {caveat}" for row in rows for caveat in row.caveats]
     return [*plan.table.caveats, *dict.fromkeys(row_caveats)]
 
@@ -100,8 +101,9 @@ def _format_row(entry: dict[str, Any]) -> str:
         f"{data} {', '.join(f'{metric} {text}' for metric, text in cells.items())}"
         for data, cells in entry["printed"].items()
     )
-    if entry["quoted"] is not None:
-        return f"{entry['label']}, quoted from {entry['quoted']}, not run; published: {numbers}"
+    label = f"{entry['label']}{_describe_source(entry['quoted'])}"
+    if entry["not_run"] is not None:
+        return f"{label}, not run: {entry['not_run']}; published: {numbers}"
     settings: dict[str, Any] = next(iter(entry["settings"].values()))
     if TOY in settings:
         text = _format_options(settings[TOY])
@@ -110,7 +112,13 @@ def _format_row(entry: dict[str, Any]) -> str:
         text = "; ".join(f"{kind} {_format_options(settings[kind])}" for kind in kinds)
         length = settings.get("training", {})
         text += "".join(f"; {length[unit]} {unit}" for unit in ("steps", "epochs") if unit in length)
-    return f"{entry['label']}: {text}; published: {numbers or 'none'}"
+    return f"{label}: {text}; published: {numbers or 'none'}"
+
+
+def _describe_source(quoted: str | dict[str, str] | None) -> str:
+    if isinstance(quoted, dict):
+        return "".join(f", on {data} quoted from {source}" for data, source in quoted.items())
+    return "" if quoted is None else f", quoted from {quoted}"
 
 
 def _format_options(table: dict[str, Any]) -> str:

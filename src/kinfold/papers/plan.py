@@ -61,7 +61,7 @@ class Plan:
     Attributes:
         table: The table.
         rows: The rows to run.
-        quoted: Rows that the paper quotes from others, which are shown and not run.
+        not_run: Rows that are numbers only, which are shown and not run.
         settings: Data set -> row -> tables of a recipe.
         needs: Data set -> row -> data, weights and packages that it needs.
         missing: What of it was not found. The plan runs only when this is empty.
@@ -73,7 +73,7 @@ class Plan:
 
     table: PublishedTable
     rows: tuple[PublishedRow, ...]
-    quoted: tuple[PublishedRow, ...]
+    not_run: tuple[PublishedRow, ...]
     settings: dict[str, dict[str, Settings]]
     needs: dict[str, dict[str, list[str]]]
     missing: tuple[str, ...]
@@ -169,7 +169,7 @@ def plan_table(table: PublishedTable, options: PlanOptions) -> Plan:
     return Plan(
         table,
         rows,
-        () if options.rows else tuple(row for row in table.rows if row.quoted is not None),
+        () if options.rows else tuple(row for row in table.rows if row.not_run is not None),
         settings,
         needs,
         tuple(missing),
@@ -250,16 +250,13 @@ def _describe_search(
 def _select_rows(table: PublishedTable, names: Sequence[str]) -> tuple[PublishedRow, ...]:
     """Rows by name; on a curve the name of a line means all of its points."""
     if not names:
-        return tuple(row for row in table.rows if row.quoted is None)
+        return tuple(row for row in table.rows if row.not_run is None)
     selected = set()
     for name in names:
         points = [row for row in table.rows if table.vary and row.name.rpartition("@")[0] == name]
         for row in points or [table.row(name)]:
-            if row.quoted is not None:
-                raise ValueError(
-                    f"{table.name}: the row {row.name} is quoted from {row.quoted}: the paper did not run it, so that "
-                    "there are no settings to run it with"
-                )
+            if row.not_run is not None:
+                raise ValueError(f"{table.name}: the row {row.name} is a number only: {row.not_run}")
             selected.add(row.name)
     return tuple(row for row in table.rows if row.name in selected)
 
@@ -279,7 +276,8 @@ def _shrink_rows(table: PublishedTable, data: str, options: PlanOptions) -> dict
     if options.small is None or table.kind == TOY:
         return {}
     return options.small.shrink_rows(
-        {row.name: _replace_selection(row.settings(data), options) for row in table.rows if data in row.layers}
+        {row.name: _replace_selection(row.settings(data), options) for row in table.rows if data in row.layers},
+        timed=table.kind == "runtime",
     )
 
 

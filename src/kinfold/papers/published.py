@@ -1,7 +1,7 @@
 """Published tables and figures as objects: the numbers of a paper, and the settings of its rows.
 
-One TOML file per table or figure, in the folder `tables`. A row that a paper quotes from others has numbers and no
-settings. A number that the text of the paper lost is "unreadable".
+One TOML file per table or figure, in the folder `tables`. A row that a paper quotes from others has the numbers of that
+source, and settings of ours where the method exists here. A number that the text of the paper lost is "unreadable".
 """
 
 import importlib
@@ -25,6 +25,8 @@ PACKAGES = {  # what pip must install for a backbone
     "timm": "timm",
     "transformers": "transformers",
 }
+
+_LENGTHS = {"steps", "epochs"}
 
 Kind = Literal["table", "curve", "runtime", "toy", "space"]
 Protocol = Literal["classic", "reality-check", "query-gallery"]
@@ -67,19 +69,32 @@ class PublishedRow:
         name: Name of the row, unique in its table.
         label: Its name in the paper.
         published: Data set -> metric -> number. Entries that the paper leaves empty are absent.
-        quoted: Source of the numbers, where the paper did not run the row itself.
+        quoted: Source of the numbers, where the paper did not run the row itself: one for all data sets, or data set ->
+            source.
+        not_run: Why the row is a number only; None where it can be run.
         caveats: What has to be known to read its numbers.
         x: Position on the axis of a curve.
+        without: The row that lacks what this one adds, where the paper compares the two.
         layers: Data set -> tables of a recipe; later ones replace earlier ones. `settings` merges them.
     """
 
     name: str
     label: str
     published: dict[str, dict[str, PublishedNumber]]
-    quoted: str | None = None
+    quoted: str | dict[str, str] | None = None
+    not_run: str | None = None
     caveats: tuple[str, ...] = ()
     x: Any = None
+    without: str | None = None
     layers: dict[str, tuple[Settings, ...]] = field(default_factory=dict, repr=False)
+
+    def quoted_from(self, data: str) -> str | None:
+        """Return the source of the numbers on a data set; None where they are the paper's own.
+
+        Args:
+            data: Name of the data set.
+        """
+        return self.quoted.get(data) if isinstance(self.quoted, dict) else self.quoted
 
     def settings(self, data: str) -> Settings:
         """Return the tables of the training recipe of this row.
@@ -88,16 +103,21 @@ class PublishedRow:
             data: Name of the data set; "toy" for a toy problem, which has a table `toy` instead of a recipe.
 
         Raises:
-            ValueError: If the row is quoted, or not run on this data set.
+            ValueError: If the row is a number only, or not run on this data set.
         """
         from kinfold.training.config.parsing import merge_tables
 
-        if self.quoted is not None:
-            raise ValueError(f"{self.name} is quoted from {self.quoted}: the paper did not run it, and has no settings")
+        if self.not_run is not None:
+            raise ValueError(f"{self.name} is a number only: {self.not_run}")
         if data not in self.layers:
             near = suggest(data, self.layers)
             raise ValueError(f"{self.name} has no settings for {data!r}{near}; it has {', '.join(self.layers)}")
-        return merge_tables(*self.layers[data])
+        layers = self.layers[data]
+        merged = merge_tables(*layers)
+        lengths = [table for layer in layers if _LENGTHS & (table := layer.get("training", {})).keys()]
+        for unit in _LENGTHS - {*(lengths[-1] if lengths else _LENGTHS)}:  # steps of a row replace epochs of the table
+            merged["training"].pop(unit, None)
+        return merged
 
     def needs(self, data: str) -> list[str]:
         """List what is needed to run the row, in lines that start with data, weights or package.

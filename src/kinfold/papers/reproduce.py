@@ -17,7 +17,7 @@ from kinfold.experiments.bench_folder import BenchFolder
 from kinfold.experiments.runner import ProgressCallback, run_bench
 from kinfold.experiments.workers.processes import WorkerPool
 from kinfold.papers import toy
-from kinfold.papers.figure_data import collect_figure_data
+from kinfold.papers.figure_data import collect_figure_data, write_toy_arrays
 from kinfold.papers.plan import Plan
 from kinfold.papers.published import PublishedRow
 from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
@@ -27,6 +27,7 @@ from kinfold.training.config.settings import RunConfig
 from kinfold.training.loop.trainer import Trainer
 
 SECONDS = "seconds per step"
+RHO = "rho@2"  # of the training classes, without the largest singular value
 TIMED_STEPS, WARMUP_STEPS = 5, 1  # of every row
 Values = dict[str, dict[str, dict[int, float]]]  # row -> column -> seed -> value
 
@@ -58,7 +59,7 @@ class Reproduction:
         failed: Task -> its error.
         inflated: Whether the training step was selected on the test classes.
         notes: Notes on the whole table.
-        files: Further files that were written.
+        arrays: Row -> an .npz file with arrays for figures.
         searches: Row -> its search, for rows that were searched.
         untrained: Row -> why it is not compared.
     """
@@ -70,7 +71,7 @@ class Reproduction:
     failed: dict[str, str] = field(default_factory=dict)
     inflated: bool = False
     notes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    arrays: dict[str, str] = field(default_factory=dict)
     searches: dict[str, SearchResult] = field(default_factory=dict)
     untrained: dict[str, str] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ def reproduce_table(
     """
     plan.check_ready()
     if plan.table.kind == TOY:
-        yield _run_toys(plan)
+        yield _run_toys(plan, folder / TOY)
         return
     for data, rows in plan.settings.items():
         # errors in the data are reported once, before anything is started
@@ -135,17 +136,21 @@ def _train_rows(
         result = "concatenated" if column.endswith(COLUMN_GROUPS[1]) else "separated"
         for name, values in bench.values(data, result, parse_metric(column) or column).items():
             ours[name][column] = values
-    files: list[str] = []
+    arrays: dict[str, str] = {}
     if plan.table.kind == "space":
         for row in plan.rows:
             if any(ours[row.name].values()):
                 path = folder / f"curves-{row.name}.npz"
                 repeat = bench.open_repeat(data, row.name, plan.seeds[0])
-                areas = collect_figure_data(repeat, path, plane="t-sne" in plan.table.metrics)
+                areas = collect_figure_data(repeat, path, plan.table.metrics)
                 for name, value in areas.items():
                     ours[row.name].setdefault(name, {plan.seeds[0]: value})
-                files.append(str(path))
+                arrays[row.name] = str(path)
         columns = [*dict.fromkeys([*columns, "roc-auc", "pr-auc"])]
+        if any(column.startswith(RHO) for column in plan.table.metrics):
+            columns.append(RHO)
+            for row in plan.rows:
+                ours[row.name][RHO] = _read_rho(bench, data, row.name)
     searches = {
         method: SearchResult(budget.trials, budget.completed, budget.chosen)
         for (_, method), budget in bench.searches.items()
@@ -157,7 +162,7 @@ def _train_rows(
         ours,
         bench.failures,
         bench.inflated,
-        files=tuple(files),
+        arrays=arrays,
         searches=searches,
         untrained=bench.list_untrained(data),
     )
@@ -212,15 +217,29 @@ def _take_step(trainer: Trainer, batch: Batch, number: int) -> None:
     synchronize(trainer.step.device)
 
 
-def _run_toys(plan: Plan) -> Reproduction:
+def _read_rho(bench: Bench, data: str, row: str) -> dict[int, float]:
+    """The spectral decay of the training classes, by seed, where a repeat has it."""
+    values = bench.values(data, "separated", bench.metrics(data)[0])[row]
+    decays = {seed: bench.open_repeat(data, row, seed).scores["train_space"].get(RHO) for seed in values}
+    return {seed: decay for seed, decay in decays.items() if decay is not None}
+
+
+def _run_toys(plan: Plan, folder: Path) -> Reproduction:
     ours: Values = {}
+    arrays: dict[str, str] = {}
+    folder.mkdir(parents=True, exist_ok=True)
     for row in plan.rows:
         options = plan.settings[TOY][row.name][TOY]
         medians = toy.run_toy(options["variant"], options.get("switch"), plan.seeds, options["data"]).medians
         ours[row.name] = {name: {plan.seeds[0]: value} for name, value in medians.items()}
-    return Reproduction(plan, TOY, [*plan.table.metrics], ours, notes=(f"medians over {len(plan.seeds)} seeds",))
+        picture = toy.picture_toy(options["variant"], options.get("switch"), plan.seeds[0], options["data"])
+        path = folder / f"curves-{row.name}.npz"
+        write_toy_arrays(picture, path)
+        arrays[row.name] = str(path)
+    note = f"medians over {len(plan.seeds)} seeds; figures show seed {plan.seeds[0]}"
+    return Reproduction(plan, TOY, [*plan.table.metrics], ours, notes=(note,), arrays=arrays)
 
 
 def _is_published(plan: Plan, data: str, column: str) -> bool:
-    rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.quoted)
+    rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.not_run)
     return any(column in row.published.get(data, {}) for row in rows)

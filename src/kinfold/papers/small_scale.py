@@ -12,13 +12,14 @@ from kinfold import registry
 from kinfold.data import Dataset, load
 from kinfold.models.conv4 import Conv4
 from kinfold.papers.published import Settings
+from kinfold.papers.small_ratios import LARGEST_BATCH, keep_imbalance, keep_lengths, keep_pair_counts
 from kinfold.training import splits
 from kinfold.training.config import resolution
 from kinfold.training.config.parsing import configure, merge_tables, to_tables
 from kinfold.training.config.settings import DataConfig
 
 STEPS = 200
-LARGEST_DIM, LARGEST_BATCH = 128, 640
+LARGEST_DIM = 128
 RATES = {"glyphs": 2e-3, "features": 1e-4}  # of the network
 PROXY_RATE = 1e-3  # smallest rate of proxies, which start at random and have few steps
 EVALUATIONS = 4  # after the one at the start
@@ -29,7 +30,8 @@ class SmallScale:
     """Small data for the rows of a published table: glyphs with conv4, or a head on a file of features.
 
     Loss, miner, sampler, head and its initialization, mixup, memory and search stay. Data, network, learning rates and
-    length change, and what follows from them. Rows that agree on a setting in the paper agree on it here.
+    length change, and what follows from them. Rows that agree on a setting in the paper agree on it here, and rows that
+    differ in size keep their ratios: see `kinfold.papers.small_ratios`.
 
     Args:
         steps: Number of training steps.
@@ -55,7 +57,7 @@ class SmallScale:
         """The data set."""
         return load("glyphs") if self.features is None else load("features", str(self.features))
 
-    def shrink_rows(self, rows: Mapping[str, Settings]) -> dict[str, Settings]:
+    def shrink_rows(self, rows: Mapping[str, Settings], timed: bool = False) -> dict[str, Settings]:
         """Shrink all rows of a published table on one data set together.
 
         Embeddings and batches shrink to what the data can fill, and to what a row can divide among branches or classes.
@@ -63,6 +65,7 @@ class SmallScale:
 
         Args:
             rows: Row -> its settings, for every row of the published table, whether it will be run or not.
+            timed: Rows are timed and not trained: batches are as large as the data allow, whatever their ratios.
 
         Returns:
             Row -> its settings at small scale.
@@ -70,6 +73,15 @@ class SmallScale:
         small_rows = {name: self.shrink(settings) for name, settings in rows.items()}
         _equalize_sizes(rows, small_rows, "model", "dim", LARGEST_DIM, _count_branches)
         _equalize_sizes(rows, small_rows, "sampler", "batch_size", None, _count_per_class)
+        if not timed:
+            for name, sampler in keep_imbalance(rows, self._count_classes(small_rows)).items():
+                small_rows[name]["sampler"] = sampler
+        for name, settings in rows.items():
+            small_rows[name] |= keep_pair_counts(settings, small_rows[name])
+        for name, steps in keep_lengths(rows, self.steps).items():
+            small_rows[name]["training"] = {"steps": steps}
+            if "every" in rows[name].get("evaluation", {}):
+                small_rows[name]["evaluation"]["every"] = max(1, steps // EVALUATIONS)
         return small_rows
 
     def shrink(self, settings: Settings) -> Settings:
@@ -89,7 +101,7 @@ class SmallScale:
         tables["model"] = self._shrink_model(tables.get("model", {}))
         config = configure(settings)  # with all defaults
         tables["optimizer"] = self._shrink_optimizer(tables.get("optimizer", {}), config.loss.name)
-        tables["training"] = {"steps": self.steps}
+        tables["training"] = {"steps": 0 if config.training.steps == 0 else self.steps}  # 0: an untrained row
         tables["evaluation"] = self._shrink_evaluation(tables.get("evaluation", {}))
         tables["sampler"] = self._shrink_sampler(
             to_tables(config.sampler), tables["data"]["protocol"], tables["evaluation"]["selection"]
@@ -102,6 +114,9 @@ class SmallScale:
     def _shrink_model(self, table: Mapping[str, Any]) -> Settings:
         # without its `init` a linear head would start from principal components and any other from random weights
         head = {key: table[key] for key in ("head", "head_options", "init") if key in table}
+        if table.get("head") == "identity":  # the features as they are, whatever their width
+            size = Conv4().width if self.features is None else int(self.dataset.items[0].shape[0])
+            return {"backbone": "conv4" if self.features is None else "features", "dim": size, **head}
         dim, width = min(table.get("dim", LARGEST_DIM), LARGEST_DIM), None
         if self.features is not None:
             width = int(self.dataset.items[0].shape[0])
@@ -142,6 +157,13 @@ class SmallScale:
         if "per_class" in table and table.get("replacement") != "study":
             groups = min(groups, classes)
         return {**table, "batch_size": max(1, groups) * per_class}
+
+    def _count_classes(self, rows: Mapping[str, Settings]) -> int:
+        """The fewest training classes that a row has."""
+        return min(
+            self._count_training_data(DataConfig(protocol=row["data"]["protocol"]), row["evaluation"]["selection"])[0]
+            for row in rows.values()
+        )
 
     def _count_training_data(self, data: DataConfig, selection: str) -> tuple[int, int]:
         """Number of training classes and items."""

@@ -53,6 +53,9 @@ class _Row:
     label: str
     published: dict[str, Any] = field(default_factory=dict)
     quoted: str | None = None
+    quoted_on: dict[str, Any] = field(default_factory=dict)
+    not_run: str | None = None
+    without: str | None = None
     caveats: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     on: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +114,9 @@ def _build(name: str, tables: Mapping[str, Any]) -> PublishedTable:
         _check_row(file_row, head)
         if sum(other.name == file_row.name for other in file_rows) > 1:
             raise ValueError(f"two rows are named {file_row.name!r}")
+        if file_row.without is not None:
+            others = [other.name for other in file_rows if other is not file_row]
+            _check_names([file_row.without], others, f"row {file_row.name}, without", "the other rows")
     rows = tuple(row for file_row in file_rows for row in _expand_row(file_row, file))
     for row in rows:
         _check_settings(row, head)
@@ -160,11 +166,19 @@ def _check_row(line: _Row, head: _Head) -> None:
     where = f"row {line.name}"
     if not re.fullmatch(r"[a-z0-9.]+(-[a-z0-9.]+)*", line.name):
         raise ValueError(f"the name of a row has lower-case letters, digits and hyphens, got {line.name!r}")
-    if line.quoted is not None and (line.settings or line.on):
-        raise ValueError(f"{where} is quoted and has settings: leave one of them out")
-    if head.kind == TOY and line.quoted is None and not isinstance(line.settings.get(TOY), dict):
+    if line.not_run is not None and (line.settings or line.on):
+        raise ValueError(f"{where} has settings and a reason why it is not run: leave one of them out")
+    if line.quoted is not None and line.not_run is None and not (line.settings or line.on):
+        raise ValueError(f"{where} is quoted: give settings to run it with, or not_run, the reason why there are none")
+    if head.kind == TOY and line.not_run is None and not isinstance(line.settings.get(TOY), dict):
         raise ValueError(f"{where} of a toy needs [row.settings.toy]")
     _check_names(line.on, head.data, f"{where}, [row.on]", "table.data")
+    if line.quoted is not None and line.quoted_on:
+        raise ValueError(f"{where} has quoted and quoted_on: the first is for all data sets")
+    if not all(isinstance(source, str) for source in line.quoted_on.values()):
+        raise ValueError(f"{where}: quoted_on must be data set -> source, got {line.quoted_on!r}")
+    if line.quoted_on:
+        _check_names(line.quoted_on, [*line.published], f"{where}, quoted_on", "the data that it has numbers for")
     _check_names(line.published, _list_data(head), f"{where}, published", "table.data")
     for data, cells in line.published.items():
         if not isinstance(cells, dict):
@@ -223,13 +237,21 @@ def _build_row(
     line: _Row, file: _File, name: str, axis: Settings, published: dict[str, dict[str, PublishedNumber]]
 ) -> PublishedRow:
     layers: dict[str, tuple[Settings, ...]] = {}
-    if line.quoted is None:
+    if line.not_run is None:
         for data in _list_data(file.table):
             tables = (file.base, file.on.get(data, {}), line.settings, line.on.get(data, {}))
             axis_tables = (_nest(key, value) for key, value in axis.items())
             layers[data] = (*_build_head_settings(file.table, data), *tables, *axis_tables)
     return PublishedRow(
-        name, line.label, published, line.quoted, tuple(line.caveats), next(iter(axis.values()), None), layers
+        name,
+        line.label,
+        published,
+        line.quoted_on or line.quoted,
+        line.not_run,
+        tuple(line.caveats),
+        next(iter(axis.values()), None),
+        None if line.without is None else name.replace(line.name, line.without, 1),
+        layers,
     )
 
 

@@ -102,6 +102,22 @@ class ToyResult:
 
 
 @dataclass(frozen=True)
+class ToyPicture:
+    """What a figure of the toy problem shows: one seed of one variant.
+
+    Attributes:
+        points: The points.
+        train, test: Their embeddings on the unit circle, (60, 2).
+        spectrum: Singular values of the training embeddings, divided by their sum, (2,).
+    """
+
+    points: Points
+    train: Tensor
+    test: Tensor
+    spectrum: Tensor
+
+
+@dataclass(frozen=True)
 class ToyResults:
     """Results of all seeds of one variant."""
 
@@ -146,6 +162,25 @@ def run_toy(
     if not results:
         raise ValueError("give at least one seed")
     return ToyResults(data, variant, fraction, results)
+
+
+def picture_toy(variant: str, switch: float | None = None, seed: int = 0, data: str = "diagonal") -> ToyPicture:
+    """Train one network and return what it does to the points.
+
+    Args:
+        variant: One of `VARIANTS`.
+        switch: Fraction of triplets that are switched; that of the variant where None.
+        seed: The seed.
+        data: One of `LINES`.
+
+    Examples:
+        >>> picture_toy("plain").train.shape
+        torch.Size([60, 2])
+    """
+    points = make_points(data, seed)
+    train, test = _train_and_embed(variant, _resolve_switch(variant, switch), seed, points)
+    values = spectrum(train)
+    return ToyPicture(points, train, test, values / values.sum())
 
 
 def make_points(data: str, seed: int) -> Points:
@@ -197,7 +232,8 @@ def _draw_points(line: Line, generator: Generator) -> Tensor:
     return ends[0] + (positions / (POINTS_PER_LINE - 1))[:, None] * (ends[1] - ends[0])
 
 
-def _train_and_measure(variant: str, switch: float, seed: int, points: Points) -> ToyResult:
+def _train_and_embed(variant: str, switch: float, seed: int, points: Points) -> tuple[Tensor, Tensor]:
+    """Unit vectors of the training points and of the test points, after training."""
     network = build_network(seed)
     loss, optimizer = Contrastive(margin=MARGIN), torch.optim.Adam(network.parameters(), lr=RATE)
     batches, switches = derive_generator(seed, _BATCHES), derive_generator(seed, _SWITCH)
@@ -209,7 +245,11 @@ def _train_and_measure(variant: str, switch: float, seed: int, points: Points) -
         value.backward()
         optimizer.step()
     with torch.no_grad():
-        train, test = (nn.functional.normalize(network(rows)) for rows in (points.train, points.test))
+        return nn.functional.normalize(network(points.train)), nn.functional.normalize(network(points.test))
+
+
+def _train_and_measure(variant: str, switch: float, seed: int, points: Points) -> ToyResult:
+    train, test = _train_and_embed(variant, switch, seed, points)
     values = spectrum(train)
     recall = evaluate(test, points.test_labels, metrics=["recall@1"])["recall@1"]
     return ToyResult(seed, float(values[1] / values.sum()), compute_smallest_angle(test, points.test_labels), recall)

@@ -1,6 +1,6 @@
 """Everything that a report shows of runs, as plain values."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +29,7 @@ def collect_content(
     folder: Path | str,
     points: int = MAX_POINTS,
     *,
+    methods: Sequence[str] = (),
     dataset: Dataset | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def collect_content(
     Args:
         folder: Folder of a run, of a repeat, of a benchmark, or of several runs.
         points: How many items a map shows at most.
+        methods: Methods whose embedding spaces are shown; the best ones where empty, "all" for all.
         dataset: The data of the runs, if their configurations name none.
         progress: Called with a stage and the share that is finished.
 
@@ -48,7 +50,7 @@ def collect_content(
         what cannot be shown.
 
     Raises:
-        ValueError: The folder holds no runs, or `points` is below 2.
+        ValueError: The folder holds no runs, a method is unknown, or `points` is below 2.
     """
     if points < 2:
         raise ValueError(f"a map needs at least 2 points, got {points}")
@@ -57,7 +59,7 @@ def collect_content(
     missing = describe_state(inputs)
     datasets = RunDatasets(dataset)
     charts = {"training": describe_training(inputs, missing)}
-    opened = [open_space(*choice, datasets, points, missing, progress) for choice in choose_repeats(inputs)]
+    opened = [open_space(*choice, datasets, points, missing, progress) for choice in choose_repeats(inputs, methods)]
     spaces = [space for space in opened if space is not None]
     if spaces and not has_tsne():
         missing.append('no maps: t-SNE needs scikit-learn, which is not installed (pip install "kinfold[report]")')

@@ -13,6 +13,7 @@ from kinfold.data.items import Array
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
+from kinfold.registry import suggest
 from kinfold.report.content.datasets import RunDatasets
 from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
 from kinfold.report.content.json_values import encode_array, round_number
@@ -23,6 +24,7 @@ from kinfold.report.content.thumbnails import Thumbnails
 from kinfold.training import Run
 from kinfold.tsne import has_tsne
 
+ALL = "all"  # methods
 MORE_METHODS = 3  # beside the best one, on the first dataset
 Progress = Callable[[str, float], None]
 
@@ -54,14 +56,28 @@ class EmbeddingSpace:
     background: str = "white"
 
 
-def choose_repeats(inputs: ReportInputs) -> list[tuple[ReportMethod, ReportRepeat]]:
-    """Choose the best method of every dataset and some more of the first, each with its first usable seed."""
+def choose_repeats(inputs: ReportInputs, chosen: Sequence[str] = ()) -> list[tuple[ReportMethod, ReportRepeat]]:
+    """Choose the best method of every dataset and some more of the first, each with its first usable seed.
+
+    Args:
+        inputs: The runs.
+        chosen: Names of methods, which are shown on every dataset instead; "all" for all methods.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
+    names = [*dict.fromkeys(method.name for method in inputs.methods)]
+    for name in chosen:
+        if name not in (*names, ALL):
+            raise ValueError(f"there is no method {name!r}{suggest(name, names)}; there are {', '.join(names)}")
     choices: list[tuple[ReportMethod, ReportRepeat]] = []
     metric = get_main_metric(inputs) if any(method.runs for method in inputs.methods) else ""
     for index, data in enumerate(inputs.data):
         methods = [method for method in inputs.methods if method.data == data and method.runs]
         methods.sort(key=lambda method: rank_mean(_average(method, metric), metric))
-        for method in methods[: 1 + MORE_METHODS if index == 0 else 1]:
+        if chosen:
+            methods = [method for method in methods if ALL in chosen or method.name in chosen]
+        for method in methods if chosen else methods[: 1 + MORE_METHODS if index == 0 else 1]:
             usable = [repeat for repeat in method.repeats if repeat.embedder is not None]
             complete = [repeat for repeat in usable if repeat.complete]
             choices.append((method, (complete or usable)[0]))

@@ -94,15 +94,22 @@ def read_published_values(folder: Path, data: str, result: str) -> PublishedValu
         for row in rows
     }
     quoted = [
-        QuotedRow(row["label"], row["quoted"], numbers[row["row"]], unreadable[row["row"]], printed[row["row"]])
+        QuotedRow(
+            row["label"], row["quoted"] or "the paper", numbers[row["row"]], unreadable[row["row"]], printed[row["row"]]
+        )
         for row in rows
-        if row["quoted"] is not None and entries[row["row"]]
+        if not _was_run(row) and entries[row["row"]]
     ]
-    values = {row["row"]: numbers[row["row"]] for row in rows if row["quoted"] is None}
+    values = {row["row"]: numbers[row["row"]] for row in rows if _was_run(row)}
     caveats = [f"{row['label']}: {caveat}" for row in rows for caveat in row["caveats"]]
     title = f"published: {document['title']} ({document['table']}, {document['source']})"
     notes = dict.fromkeys([title, *document["notes"], *document["caveats"], *caveats])
     return PublishedValues(values, unreadable, printed, tuple(quoted), tuple(map(redact_paths, notes)))
+
+
+def _was_run(row: Mapping[str, Any]) -> bool:
+    """Whether a row has numbers of ours; documents of kinfold 0.2 ran no quoted row."""
+    return row["not_run"] is None if "not_run" in row else row["quoted"] is None
 
 
 def _drop_spread(columns: Mapping[str, Any]) -> dict[str, float | str]:

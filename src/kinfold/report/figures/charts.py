@@ -6,15 +6,7 @@ import numpy as np
 
 from kinfold.data.items import Array
 from kinfold.report.charts import Axis, Chart, Series, Values
-from kinfold.report.figures.style import (
-    MAX_INSIDE,
-    SIZE,
-    WIDE,
-    SeriesStyle,
-    add_legend,
-    create_figure,
-    escape_text,
-)
+from kinfold.report.figures.style import SeriesStyle, add_legend, choose_size, create_figure, escape_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +15,7 @@ if TYPE_CHECKING:
 
 def draw_chart(chart: Chart) -> "Figure":
     """Draw a chart of any kind."""
-    figure, axes = create_figure(WIDE if len(chart.series) > MAX_INSIDE else SIZE)
+    figure, axes = create_figure(choose_size(len(chart.series)))
     draw = {"line": _draw_line, "histogram": _draw_histogram, "scatter": _draw_points}[chart.kind]
     for series in chart.series:
         draw(axes, chart, series, SeriesStyle.create(series.style))

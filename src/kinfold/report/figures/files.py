@@ -32,7 +32,7 @@ def write_figures(content: dict[str, Any], folder: Path | str) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
-    names = _FileNames()
+    names = FileNames()
     with use_style():
         for title, figure in draw_figures(content):
             name = names.create(title)
@@ -67,7 +67,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
     write_atomic(path, lambda file: file.write(data))
 
 
-class _FileNames:
+class FileNames:
     """Creates file names of plain characters, each once."""
 
     def __init__(self) -> None:

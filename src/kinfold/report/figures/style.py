@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DPI = 200
 SIZE = (5.2, 3.6)  # inches
 WIDE = (7.4, 3.6)  # with the legend beside the axes
+LEGEND_ROWS = 24  # of a legend beside the axes; more names take another column
 MAX_INSIDE = 6  # series of a legend inside of the axes
 MAX_LABEL = 230.0  # pixels of a name in a legend
 # from dark to light in grayscale too
@@ -74,10 +75,20 @@ def create_figure(size: tuple[float, float] = SIZE) -> "tuple[Figure, Axes]":
     return figure, figure.add_subplot()
 
 
+def choose_size(count: int) -> tuple[float, float]:
+    """Return the size of a figure whose legend has so many entries; a long legend is beside the axes.
+
+    Examples:
+        >>> choose_size(4), choose_size(24)
+        ((5.2, 3.6), (7.4, 4.64))
+    """
+    return SIZE if count <= MAX_INSIDE else (WIDE[0], max(WIDE[1], round(0.8 + 0.16 * min(count, LEGEND_ROWS), 2)))
+
+
 def add_legend(axes: "Axes", count: int) -> None:
     """Add a legend, beside the axes if it is long."""
     if count > MAX_INSIDE:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 + count // 24)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=-(-count // LEGEND_ROWS))
     else:
         axes.legend(loc="best")
 

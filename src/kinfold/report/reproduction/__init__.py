@@ -1,0 +1,13 @@
+"""Figures and a page of a published table that was run again: what the paper draws, with our numbers.
+
+selection     which rows are shown, and how each looks
+figures       which figures a table has
+numbers       lines over an axis, bars, points with error bars
+spaces        curves, spectra, maps with pictures
+toys          the toy problem: points, embeddings, spectra
+page          one offline page with all of it
+"""
+
+from kinfold.report.reproduction.figures import write_reproduction
+
+__all__ = ["write_reproduction"]
