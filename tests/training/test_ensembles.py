@@ -81,6 +81,8 @@ BROKEN = {
     "proxies": {**RELATIONAL, "loss": {"name": "proxy-anchor"}, "miner": None, "optimizer": {"loss_lr": 0.05}},
     "bfloat16 in small parts": {**RELATIONAL, "training": {"precision": "bfloat16", "micro_batch": 5}},
     "independent": INDEPENDENT,
+    "groups": {"model": {"head": "divided", "head_options": {"branches": 2, "every": 2}}, "miner": None},
+    "draws": {"model": {"head": "variational", "head_options": {"hidden": 8}}},
 }
 
 

@@ -1,9 +1,12 @@
 """Ensemble heads: several embeddings of an item, the parts, and one embedding of all parts."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from kinfold.pairs import Relation
 
 
 class EnsembleOutput(Protocol):
@@ -25,24 +28,51 @@ class ObjectiveTerm(NamedTuple):
     value: Tensor
 
 
+@dataclass(frozen=True)
+class ItemGrouping:
+    """Training items are put into groups by k-means on their embeddings, again and again while training goes on.
+
+    Args:
+        count: Number of groups.
+        every: Epochs between two groupings; the first is before the first step.
+        within_class: Standardize the embeddings of each class before, so that groups are about what classes share.
+    """
+
+    count: int
+    every: int = 1
+    within_class: bool = False
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.every < 1:
+            raise ValueError(f"count and every must be at least 1, got {self.count} and {self.every}")
+
+
 class Ensemble(nn.Module):
     """Head from features (B, width) to embeddings (B, dim) in evaluation, and to an `EnsembleOutput` in training.
 
     Training minimizes
 
-        sum_k L_k(part k of its items) + representation_weight L(embeddings) + sum of the terms
+        part_weight sum_k L_k(part k of its items) + representation_weight L(embeddings) + sum of the terms
 
     with one loss for each part and one for the embeddings. A new method is a subclass that implements `output`, and
-    `assignment` and `terms` if needed.
+    what it needs of the rest: `assignment` (items of a part), `select_pairs` (pairs of a part), `terms` and
+    `labeled_terms` (auxiliary objectives), and with `grouping` (periodic clustering) `assign_groups` and `relabel`.
 
     Args:
         parts: K, the number of parts.
         part_dim: Dimension of each part.
         representation_weight: Weight of the loss of the embeddings; 0 leaves it out.
 
+    Attributes:
+        part_weight: Weight of the losses of the parts; 0 leaves them out.
+        grouping: How training items are put into groups; None if the method needs no groups.
+
     Raises:
         ValueError: `representation_weight` is negative or not finite.
     """
+
+    part_weight: float = 1.0
+    grouping: ItemGrouping | None = None
 
     def __init__(self, parts: int, part_dim: int, representation_weight: float) -> None:
         super().__init__()
@@ -64,8 +94,24 @@ class Ensemble(nn.Module):
         """Return which items each part learns from, boolean (B, K); None if every part learns from all."""
         return None
 
+    def assign_groups(self, groups: Tensor) -> Tensor | None:
+        """Return which items each part learns from, boolean (B, K), by their groups (B,); None if from all."""
+        return None
+
+    def relabel(self, part: int, labels: Tensor, groups: Tensor | None) -> Tensor:
+        """Return the labels (B,) that a part learns from; `groups` are those of the items, None without `grouping`."""
+        return labels
+
+    def select_pairs(self, output: Any, relation: Relation) -> list[Relation] | None:
+        """Return the pairs that each part learns from, one relation per part; None if from all pairs."""
+        return None
+
     def terms(self, output: Any) -> dict[str, ObjectiveTerm]:
         """Return the terms that are added to the losses, by name, for the output of the global batch."""
+        return {}
+
+    def labeled_terms(self, output: Any, relation: Relation) -> dict[str, ObjectiveTerm]:
+        """Return further terms, which depend on which items of the global batch are positives and negatives."""
         return {}
 
 

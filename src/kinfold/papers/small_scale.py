@@ -122,8 +122,8 @@ class SmallScale:
             width = int(self.dataset.items[0].shape[0])
             dim = min(dim, width)
         options = dict(table.get("head_options", {}))
-        branches = options.get("branches", 1)
-        if width is not None and width % branches:
+        branches = _count_branches({"model": table})
+        if table.get("head") == "relational" and width is not None and width % branches:
             head["head_options"] = {**options, "branch_input": "full"}  # the width cannot be divided among branches
         return {"backbone": "conv4" if width is None else "features", "dim": max(1, dim - dim % branches), **head}
 
@@ -206,8 +206,9 @@ def _equalize_sizes(
                 row[table] = {**row[table], key: smallest - smallest % step}
 
 
-def _count_branches(settings: Settings) -> int:
-    return int(settings["model"].get("head_options", {}).get("branches", 1))
+def _count_branches(settings: Mapping[str, Any]) -> int:
+    options = settings["model"].get("head_options", {})
+    return len(options["shares"]) if "shares" in options else int(options.get("branches", 1))
 
 
 def _count_per_class(settings: Settings) -> int:

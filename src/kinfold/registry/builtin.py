@@ -98,6 +98,12 @@ BUILTIN: dict[str, dict[str, str]] = {
         "residual": "kinfold.models.heads:Residual",
         "relational": "kinfold.models.relational:RelationalHead",
         "independent": "kinfold.models.independent:IndependentHeads",
+        "attention-ensemble": "kinfold.models.attention_ensemble:AttentionEnsemble",
+        "boosted": "kinfold.models.boosted:BoostedHeads",
+        "cascaded": "kinfold.models.cascaded:CascadedHeads",
+        "divided": "kinfold.models.divided:DividedHead",
+        "interclass": "kinfold.models.interclass:InterclassHead",
+        "variational": "kinfold.models.variational:VariationalHead",
     },
     "metrics": {
         "recall@k": "kinfold.metrics.retrieval:recall",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from kinfold import pairs
 from kinfold.losses import Loss, Mined
 from kinfold.seeding import derive_generator
+from kinfold.training.loop.item_groups import ItemGroups
 
 
 class Objective(nn.Module):
@@ -33,6 +34,7 @@ class Objective(nn.Module):
         self.memory = memory
         self.start = start
         self.weight = weight
+        self.groups: ItemGroups | None = None  # of the training items, for ensembles that cluster them
         self._random_modules = find_random_modules(loss)
         inner = get_inner_loss(loss)
         if memory is not None and inner.proxies is not None:

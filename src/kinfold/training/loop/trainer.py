@@ -186,6 +186,10 @@ class Trainer:
             embeddings = self.embed(self.model)
             self.sampler.update(torch.arange(embeddings.shape[0]), embeddings)
         epoch, start = divmod(self.step_number, len(self.batches))
+        groups = self.objective.groups
+        if groups is not None and start == 0 and groups.is_due(epoch):
+            assert self.embed is not None, "a method that groups items needs embed="
+            groups.update(self.embed(self.model), self.batches.dataset.labels, self.step.seed + epoch)
         self.batches.set_epoch(epoch, start)
         self.model.train()
         for batch in self._read_batches():
