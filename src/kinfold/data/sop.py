@@ -22,7 +22,7 @@ SUPER_CATEGORIES = 12
 def sop(root: Path | str, check: bool = True) -> Dataset:
     """Read Stanford Online Products: 59,551 photos of 11,318 products train, 60,502 of 11,316 test, the official split.
 
-    Coarse labels are the 12 kinds of products.
+    Coarse labels are the 12 kinds of products. The lists may also be in `Info_Files`, and the photos in `images`.
 
     Args:
         root: The folder Stanford_Online_Products, or a folder that holds it.
@@ -34,13 +34,14 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
     Raises:
         ValueError: Files are missing, or the copy is incomplete; the message says what to download.
     """
-    folder = SOURCE.find_folder(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
+    folder, lists = _find_lists(Path(root))
+    images = folder / "images" if (folder / "images").is_dir() else folder
     paths: list[str] = []
     products: list[int] = []
     split: list[str] = []
     numbers: list[int] = []
     for part in ("train", "test"):
-        listing = folder / f"Ebay_{part}.txt"
+        listing = lists / f"Ebay_{part}.txt"
         rows = SOURCE.read_rows(listing, fields=4, header=1)  # image_id class_id super_class_id path
         numbers += SOURCE.parse_integers(listing, [row[0] for row in rows])
         products += SOURCE.parse_integers(listing, [row[1] for row in rows])
@@ -48,7 +49,7 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
         split += [part] * len(rows)
     dataset = create_dataset(
         "sop",
-        ImageFiles(folder, paths, source="Ebay_train.txt and Ebay_test.txt, image_id", rows=numbers),
+        ImageFiles(images, paths, source="Ebay_train.txt and Ebay_test.txt, image_id", rows=numbers),
         labels=products,
         split=split,
         # bicycle_final/...: the folder names the kind
@@ -62,3 +63,12 @@ def sop(root: Path | str, check: bool = True) -> Dataset:
                 f"sop: expected {SUPER_CATEGORIES} super-categories, found {kinds}; check=False ignores it"
             )
     return dataset
+
+
+def _find_lists(root: Path) -> tuple[Path, Path]:
+    """The folder of the dataset, and the one with its lists."""
+    for folder in (root, root / "Stanford_Online_Products"):
+        if (folder / "Info_Files" / "Ebay_train.txt").is_file() and (folder / "Info_Files" / "Ebay_test.txt").is_file():
+            return folder, folder / "Info_Files"
+    folder = SOURCE.find_folder(root, "Stanford_Online_Products", ["Ebay_train.txt", "Ebay_test.txt"])
+    return folder, folder

@@ -63,7 +63,10 @@ class Robust(Loss):
         sets = uncertainty_set if isinstance(uncertainty_set, tuple) else (uncertainty_set,)
         _check(inner, sets, group, pseudo_pair, balanced, sample)
         self.kind = "anchor" if group.startswith("anchor") else "batch"
-        self.supports_chunks = self.kind == "anchor" and sample is None
+        # a set with a temperature for each anchor needs all anchors at once
+        self.supports_chunks = (
+            self.kind == "anchor" and sample is None and all(getattr(each, "groups", None) is None for each in sets)
+        )
         super().__init__(reduction)
         self.measure, self.normalize = inner.measure, inner.normalize
         self.uses_labels = group == "class" or inner.uses_labels
