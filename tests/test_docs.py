@@ -39,6 +39,7 @@ WITHOUT_PAPER = {"all", "average", "random", "mlp", "residual", "identity", "fea
 # networks of other libraries
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
+    "adaptation",
     "data",
     "dro",
     "embedding",

@@ -11,6 +11,7 @@ from kinfold import registry
 if TYPE_CHECKING:
     from builtins import list as builtins_list
 
+    from kinfold import adaptation as adaptation
     from kinfold import data as data
     from kinfold import distributed as distributed
     from kinfold import dro as dro
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kinfold import samplers as samplers
     from kinfold import testing as testing
     from kinfold import training as training
+    from kinfold.adaptation import adapt as adapt
     from kinfold.gallery import Gallery as Gallery
     from kinfold.learner import MetricLearner as MetricLearner
     from kinfold.linear_estimators import LDA as LDA
@@ -42,6 +44,7 @@ _LAZY = {
     **{
         name: f"kinfold.{name}"
         for name in (
+            "adaptation",
             "data",
             "distributed",
             "dro",
@@ -63,6 +66,7 @@ _LAZY = {
     },
     "LDA": "kinfold.linear_estimators",
     "Gallery": "kinfold.gallery",
+    "adapt": "kinfold.adaptation",
     "MetricLearner": "kinfold.learner",
     "Whitening": "kinfold.linear_estimators",
     "Run": "kinfold.training",
@@ -79,6 +83,8 @@ __all__ = [
     "Run",
     "Whitening",
     "__version__",
+    "adapt",
+    "adaptation",
     "data",
     "dro",
     "embedding",

@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
@@ -21,6 +21,7 @@ from kinfold.models.linear_maps import SUPERVISED
 from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.optional import import_optional
 from kinfold.pairs import normalize
+from kinfold.training.batch_shape import fit_batch_shape
 from kinfold.training.builder import RunBuilder
 from kinfold.training.config import NamedConfig, RunConfig, configure
 from kinfold.training.config.defaults import PROXY_FACTOR
@@ -290,35 +291,6 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def fit_batch_shape(class_sizes: Sequence[int], batch_size: int, per_class: int) -> tuple[int, int]:
-    """Fit the shape of a batch to the classes.
-
-    A batch has `per_class` items, or as many as the largest class has, of each of batch_size // per_class classes.
-    Where there are fewer classes, each gives more, until the batch is full or the smallest class has no more items.
-
-    Args:
-        class_sizes: Items of each class.
-        batch_size: Items in a batch, at most.
-        per_class: Items of each class in it.
-
-    Returns:
-        Items in a batch, and items of each class.
-
-    Examples:
-        >>> fit_batch_shape([60] * 100, batch_size=80, per_class=5)
-        (80, 5)
-        >>> fit_batch_shape([60] * 4, batch_size=80, per_class=5), fit_batch_shape([7, 9], batch_size=80, per_class=5)
-        ((80, 20), (14, 7))
-        >>> fit_batch_shape([3, 1, 1], batch_size=80, per_class=5)
-        (9, 3)
-    """
-    per_class = min(per_class, max(class_sizes))
-    classes = min(batch_size // per_class, len(class_sizes))
-    if classes == len(class_sizes):
-        per_class = max(per_class, min(batch_size // classes, min(class_sizes)))
-    return classes * per_class, per_class
 
 
 def _build_run(config: RunConfig, dataset: Dataset) -> RunBuilder:

@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 import kinfold
 from kinfold import registry
 from kinfold.data import Rows, create_dataset
-from kinfold.learner import fit_batch_shape
 from kinfold.losses import Loss
 from kinfold.training import splits
+from kinfold.training.batch_shape import fit_batch_shape
 from kinfold.training.config.settings import DataConfig
 
 from .problems import blobs

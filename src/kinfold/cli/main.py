@@ -8,6 +8,7 @@ import typer
 
 import kinfold
 from kinfold.cli import data, gallery
+from kinfold.cli.adapt import adapt
 from kinfold.cli.bench import bench
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("train")(train)
+app.command("adapt")(adapt)
 app.command("evaluate")(evaluate)
 app.command("bench")(bench)
 app.command("reproduce")(reproduce)

@@ -140,6 +140,7 @@ class LinearMapFitter:
 
     def __init__(self, moments: Moments) -> None:
         self.moments = moments
+        self._discriminants: dict[float, Spectrum] = {}  # by shrinkage, in rows that are whitened within classes
 
     @cached_property
     def total(self) -> Spectrum:
@@ -191,14 +192,21 @@ class LinearMapFitter:
             raise ValueError(f"every class has one row, so that {kind} sees no variation within classes; give more")
         root = self.within.inverse_root(shrinkage)  # (width, width): rows are whitened within classes by root x
         if kind == "within-whiten":
-            compared = moments.total_covariance()
-        else:  # scikit-learn shrinks the total covariance too, which adds a multiple of the identity
-            between = moments.between_covariance()
-            shift = shrinkage * between.diagonal().mean()
-            compared = (1 - shrinkage) * between + shift * torch.eye(moments.width, dtype=torch.float64)
-        spectrum = Spectrum.of(root @ compared @ root.T)
+            spectrum = Spectrum.of(root @ moments.total_covariance() @ root.T)
+        else:
+            spectrum = self._find_discriminants(root, shrinkage)
         weight, values = spectrum.directions[:dim] @ root, spectrum.values[:dim]
         return (weight * (values / (values + 1))[:, None] if kind == "plda" else weight), values
+
+    def _find_discriminants(self, root: Tensor, shrinkage: float) -> Spectrum:
+        """Diagonalize the covariance between classes; lda and plda share it."""
+        if shrinkage not in self._discriminants:
+            between = self.moments.between_covariance()
+            # scikit-learn shrinks the total covariance too, which adds a multiple of the identity
+            shift = shrinkage * between.diagonal().mean()
+            compared = (1 - shrinkage) * between + shift * torch.eye(self.moments.width, dtype=torch.float64)
+            self._discriminants[shrinkage] = Spectrum.of(root @ compared @ root.T)
+        return self._discriminants[shrinkage]
 
 
 def count_dimensions(moments: Moments, kind: LinearMapKind) -> int:

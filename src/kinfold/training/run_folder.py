@@ -231,6 +231,7 @@ class RunFolder:
         if not self.path.exists():
             return
         leftovers = {self.checkpoints, self.environment, self.path / ".lock", *self.path.glob(".*.tmp")}
+        leftovers.add(self.path / "adaptation")  # of `kinfold.adapt`, which measures before it trains
         if not self.path.is_dir() or set(self.path.iterdir()) - leftovers:
             advice = f"continue it with --resume {self.path}, or " if self.begun else ""
             raise ValueError(f"{self.path} is not empty: {advice}choose another folder")

@@ -1,0 +1,20 @@
+"""Adaptation: from labeled rows to the best space that is significantly better than the input, or the input itself.
+
+| module | what it holds |
+|---|---|
+| `launch` | `adapt`: plan, ladder, the run of the winner, the test classes |
+| `plan` | minutes to numbers of splits, candidates and steps |
+| `class_splits` | repeated splits of the training classes |
+| `candidates` | what is tried at each step |
+| `measuring` | a candidate, fitted to some classes and measured on others |
+| `decisions` | when a step is taken |
+| `ladder` | the steps in their order |
+| `folder` | what is stored, so that a killed process continues |
+| `final_comparison` | input and winner on the test classes |
+| `result` | `Adaptation`: table, verdict, run |
+"""
+
+from kinfold.adaptation.launch import adapt
+from kinfold.adaptation.result import Adaptation
+
+__all__ = ["Adaptation", "adapt"]

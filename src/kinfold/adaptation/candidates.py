@@ -1,0 +1,151 @@
+"""Candidates of the ladder: spaces that can be fitted to rows of features, each as the tables of a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kinfold.models.linear_maps import LinearMapKind
+
+AS_GIVEN = "as given"
+# Steps of the ladder after the input, in their order, and whether a loss is trained
+STEPS = {
+    "centering and dimension": False,
+    "whitening": False,
+    "LDA": False,
+    "linear head": True,
+    "residual head": True,
+}
+_DIMS = (1024, 512, 256, 128, 64, 32)
+_WHITENING_SHRINKAGE = (0.0, 0.1, 0.3, 0.6)
+_WITHIN_SHRINKAGE = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+_LDA_SHRINKAGE = (0.1, 0.3, 0.5, 0.7, 0.9)
+# Losses of the race, most promising first by the results on features of this repository, with learning rates of Adam
+# for standardized features and batch sizes. Each shrinks the race by its position.
+_LOSSES = ("margin", "multi-similarity", "proxy-anchor", "supcon", "dro-topk")
+_RATES = (5e-4, 1e-4, 2e-3)
+_BATCHES = (80, 160)
+PER_CLASS = 5
+
+
+@dataclass(frozen=True)
+class LinearCandidate:
+    """A linear map in closed form.
+
+    Attributes:
+        kind: The kind of map; None for the input space itself.
+        dim: Dimensions; None for all.
+        shrinkage: Of its covariance.
+    """
+
+    kind: LinearMapKind | None
+    dim: int | None = None
+    shrinkage: float | None = None
+
+    @property
+    def name(self) -> str:
+        """A short description, unique among the candidates of a step."""
+        if self.kind is None:
+            return AS_GIVEN
+        title = "centered" if self.kind == "pca" and self.dim is None else self.kind
+        parts = [] if self.dim is None else [f"{self.dim} dimensions"]
+        parts += [f"shrinkage {self.shrinkage:g}"] if self.shrinkage else []
+        return ", ".join([title, *parts])
+
+    def model_table(self, width: int, classes: int) -> dict[str, Any]:
+        """Return the table [model] of a run that starts from this map."""
+        if self.kind is None:
+            return {"backbone": "features", "head": "identity", "dim": width}
+        limit = min(width, classes - 1) if self.kind == "lda" else width
+        table = {"backbone": "features", "head": "linear", "init": self.kind, "standardize": True}
+        shrinkage = {} if self.kind == "pca" or self.shrinkage is None else {"init_shrinkage": self.shrinkage}
+        return {**table, **shrinkage, "dim": limit if self.dim is None else min(self.dim, limit)}
+
+
+@dataclass(frozen=True)
+class HeadCandidate:
+    """A head that starts from a linear map and is trained.
+
+    Attributes:
+        start: The linear map.
+        head: "linear" or "residual".
+        loss: A registered loss.
+        lr: Learning rate.
+        batch_size: Items in a batch, at most.
+    """
+
+    start: LinearCandidate
+    head: str
+    loss: str
+    lr: float
+    batch_size: int
+
+    @property
+    def name(self) -> str:
+        """A short description, unique among the candidates of a step."""
+        return f"{self.loss}, rate {self.lr:g}, batch {self.batch_size}"
+
+    def tables(self, width: int, classes: int, batch_shape: tuple[int, int], steps: int, seed: int) -> dict[str, Any]:
+        """Return the tables of a run that trains this head.
+
+        Args:
+            width: Columns of the features.
+            classes: Training classes.
+            batch_shape: Items in a batch, and of each class in it.
+            steps: Training steps.
+            seed: Seed of the run.
+        """
+        model = self.start.model_table(width, classes)
+        return {
+            "seed": seed,
+            "model": {**model, "head": self.head, "init_length": "auto"},
+            "loss": {"name": self.loss},
+            "miner": {"name": "auto"},
+            "sampler": {"name": "spc", "batch_size": batch_shape[0], "per_class": batch_shape[1]},
+            "optimizer": {"name": "adam", "lr": self.lr, "proxy_factor": 100.0},
+            "training": {"steps": steps},
+        }
+
+
+def list_linear_candidates(step: str, width: int, classes: int) -> list[LinearCandidate]:
+    """List the closed-form candidates of a step of the ladder.
+
+    Args:
+        step: One of the first three steps.
+        width: Columns of the features.
+        classes: Classes that a split fits to.
+    """
+    dims = [dim for dim in _DIMS if dim < width]
+    if step == "centering and dimension":
+        return [LinearCandidate("pca"), *(LinearCandidate("pca", dim) for dim in dims)]
+    if step == "whitening":
+        reduced = [dim for dim in (512, 128) if dim < width]
+        kinds: tuple[LinearMapKind, ...] = ("half-whiten", "whiten")
+        full = [LinearCandidate(kind, None, shrinkage) for kind in kinds for shrinkage in _WHITENING_SHRINKAGE]
+        return full + [LinearCandidate(kind, dim, 0.0) for kind in kinds for dim in reduced]
+    within = [LinearCandidate("within-whiten", None, shrinkage) for shrinkage in _WITHIN_SHRINKAGE]
+    discriminants: tuple[LinearMapKind, ...] = ("plda", "lda") if classes > 2 else ("plda",)
+    return within + [LinearCandidate(kind, None, shrinkage) for kind in discriminants for shrinkage in _LDA_SHRINKAGE]
+
+
+def list_head_candidates(start: LinearCandidate, count: int) -> list[HeadCandidate]:
+    """List the candidates of the race of linear heads: losses x learning rates x batch sizes, most promising first."""
+    ranked = sorted(
+        (
+            (number + 2 * rate + 3 * size, HeadCandidate(start, "linear", loss, _RATES[rate], _BATCHES[size]))
+            for number, loss in enumerate(_LOSSES)
+            for rate in range(len(_RATES))
+            for size in range(len(_BATCHES))
+        ),
+        key=lambda entry: entry[0],
+    )
+    return [candidate for _, candidate in ranked[:count]]
+
+
+def list_residual_candidates(finalists: Sequence[HeadCandidate]) -> list[HeadCandidate]:
+    """List the candidates of the residual head: the finalists of the race, at their rate and at three times this."""
+    candidates = [
+        HeadCandidate(finalist.start, "residual", finalist.loss, factor * finalist.lr, finalist.batch_size)
+        for finalist in finalists
+        for factor in (1.0, 3.0)
+    ]
+    return [*dict.fromkeys(candidates)]

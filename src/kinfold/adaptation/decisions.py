@@ -1,0 +1,104 @@
+"""The rule that takes a step of the ladder: selection by one half of the classes, a test on the other.
+
+Splits of the same classes overlap, so that their scores are not independent. A paired t-test that ignores it finds
+differences where there are none. The corrected resampled t-test of Nadeau and Bengio (Inference for the generalization
+error, Machine Learning 52, 2003) adds the share of held-out to fitted classes to 1 / splits in the variance of a mean.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kinfold.adaptation.class_splits import FOLDS, ClassSplit
+
+ROUNDING = 1e-12
+LEVEL = 0.05  # probability that labels without information take any step at all
+Scores = Mapping[str, Mapping[int, float]]  # candidate -> split -> score
+
+
+@dataclass(frozen=True)
+class CorrectedTest:
+    """Corrected resampled t-test of paired differences.
+
+    Attributes:
+        difference: Mean difference.
+        half_width: Half width of its 95 % interval.
+        p: One-sided p value of "the mean difference is not positive".
+    """
+
+    difference: float
+    half_width: float
+    p: float
+
+
+def corrected_test(differences: Sequence[float], held_out_share: float = 1 / FOLDS) -> CorrectedTest:
+    """Test whether the mean of differences over overlapping splits is positive.
+
+    t = mean / sqrt((1 / n + share / (1 - share)) variance), with n - 1 degrees of freedom.
+
+    Args:
+        differences: Score of one space minus that of another, one for each split.
+        held_out_share: Share of the classes that a split holds out.
+
+    Returns:
+        The test. Differences that are all zero have p = 1.
+
+    Raises:
+        ValueError: There are fewer than two splits.
+
+    Examples:
+        >>> round(corrected_test([1.0, 2.0, 3.0, 2.0]).p, 4)
+        0.0354
+    """
+    from scipy.special import stdtr, stdtrit  # not at the top: `import kinfold` stays fast
+
+    count = len(differences)
+    if count < 2:
+        raise ValueError(f"a test needs two splits at least, got {count}")
+    mean = math.fsum(differences) / count
+    variance = math.fsum((value - mean) ** 2 for value in differences) / (count - 1)
+    error = math.sqrt(variance * (1 / count + held_out_share / (1 - held_out_share)))
+    half_width = float(stdtrit(count - 1, 0.975)) * error
+    if error <= ROUNDING * abs(mean):  # without spread there is nothing to test with
+        return CorrectedTest(mean, half_width, 1.0)
+    return CorrectedTest(mean, half_width, float(stdtr(count - 1, -mean / error)))
+
+
+def select_candidate(scores: Scores, splits: Sequence[int]) -> str:
+    """Return the candidate with the best mean over some splits; the first of equal ones.
+
+    Raises:
+        ValueError: No candidate has scores on all of these splits.
+    """
+    means = {
+        name: math.fsum(values[split] for split in splits) / len(splits)
+        for name, values in scores.items()
+        if all(split in values for split in splits)
+    }
+    if not means:
+        raise ValueError("no candidate was measured on all splits")
+    return max(means, key=lambda name: means[name])
+
+
+def cross_fit(scores: Sequence[Scores], splits: Sequence[ClassSplit]) -> dict[int, float]:
+    """Return an unbiased score of each split: that of the candidate which is best on the other half of the classes.
+
+    Args:
+        scores: For each half, the scores of the candidates that were proposed with its classes alone.
+        splits: The splits to score.
+
+    Returns:
+        Split -> score.
+    """
+    halves = [[split.number for split in splits if split.half == half] for half in (0, 1)]
+    selected = [scores[half][select_candidate(scores[half], halves[half])] for half in (0, 1)]
+    return {split.number: selected[1 - split.half][split.number] for split in splits}
+
+
+def compute_level(steps: int, is_improved: bool) -> float:
+    """Return the level of a test of a ladder with this number of steps after the input.
+
+    Until a step was taken, all steps share the level (Bonferroni), so that labels without information keep the input
+    with a probability of 1 - LEVEL at least. Once a step was taken, each further one is tested at LEVEL.
+    """
+    return LEVEL if is_improved else LEVEL / steps

@@ -1,0 +1,197 @@
+"""Measure candidates on held-out classes: fit to the rows of some classes, retrieve among those of others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kinfold.adaptation.candidates import PER_CLASS, HeadCandidate, LinearCandidate
+from kinfold.adaptation.class_splits import ClassSplit, choose_rows
+from kinfold.data import Rows, create_dataset
+from kinfold.distributed import World
+from kinfold.metrics import Distance, evaluate
+from kinfold.models.heads import Residual
+from kinfold.models.initialization import load_linear_map
+from kinfold.models.linear_maps import LinearMap, LinearMapFitter
+from kinfold.models.moments import Moments
+from kinfold.models.precomputed import PrecomputedFeatures
+from kinfold.training.batch_shape import fit_batch_shape
+from kinfold.training.builder import RunBuilder
+from kinfold.training.config import configure
+from kinfold.training.loop import Event
+
+Values = dict[str, float]  # metric -> value
+_RANK_TOLERANCE = 2.5e-13  # of eigenvalues; float32 features have no more directions
+
+
+@dataclass
+class Measurer:
+    """Measures candidates on splits of the training rows.
+
+    Args:
+        rows: Training rows, float32 (N, width).
+        labels: Their classes 0..C-1, int64 (N,).
+        splits: The splits of the classes.
+        metrics: What is measured.
+        distance: How embeddings are compared.
+        seed: Seed of training and of draws of rows.
+        max_rows: Rows of held-out classes that are measured, at most.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    splits: Sequence[ClassSplit]
+    metrics: Sequence[str]
+    distance: Distance
+    seed: int
+    max_rows: int
+
+    def __post_init__(self) -> None:
+        self.width = self.rows.shape[1]
+        self.classes = int(self.labels.max()) + 1
+        self._shift = self.rows[:: max(1, len(self.rows) // 4096)].double().mean(dim=0)
+        self._moments: dict[tuple[int, ...], Moments] = {}  # of the folds of one repeat
+        self._repeat = -1
+        self._starts: dict[tuple[int, str], LinearMap] = {}
+
+    def measure_linear(self, split: ClassSplit, candidates: Sequence[LinearCandidate]) -> dict[str, Values]:
+        """Fit linear maps to the classes that a split keeps, and measure them on those that it holds out.
+
+        Returns:
+            Candidate -> metrics. A map that cannot be fitted to these rows is left out.
+        """
+        measured = self._choose_rows(split)[1]
+        rows, labels = self.rows[measured], self.labels[measured]
+        fitter = self._build_fitter(split)
+        centered = (rows.double() - fitter.moments.mean).float()
+        values = {}
+        for candidate in candidates:
+            embeddings = rows if candidate.kind is None else centered @ _fit(fitter, candidate).weight.float().T
+            values[candidate.name] = self._evaluate(embeddings, labels)
+        return values
+
+    def measure_head(self, split: ClassSplit, candidate: HeadCandidate, steps: int, every: int) -> list[Values]:
+        """Train a head on the classes that a split keeps, and measure it on those that it holds out.
+
+        Args:
+            split: The split.
+            candidate: The head.
+            steps: Training steps.
+            every: Steps between two measurements.
+
+        Returns:
+            Metrics before the first step and after every `every` steps; zeros after training diverged.
+        """
+        fitted, measured = self._choose_rows(split)
+        positions = torch.from_numpy(np.concatenate([fitted, measured]))
+        names = np.repeat(["train", "validation"], [len(fitted), len(measured)])
+        dataset = create_dataset("X", Rows(self.rows[positions].numpy()), self.labels[positions].numpy(), names)
+        sizes = torch.bincount(self.labels[torch.from_numpy(fitted)])
+        shape = fit_batch_shape(sizes[sizes > 0].tolist(), candidate.batch_size, PER_CLASS)
+        tables = candidate.tables(self.width, int((sizes > 0).sum()), shape, steps, self.seed)
+        start = self._fit_start(split, candidate.start)
+        tables["model"] |= {"init": "random", "dim": len(start.weight)}
+        tables["model"].pop("init_shrinkage", None)
+        tables["data"] = {"name": "X"}
+        tables["evaluation"] = {
+            "every": every,
+            "metrics": [*self.metrics],
+            "metric": self.metrics[0],
+            "selection": "last",
+            "distance": self.distance,
+            "diagnose": "never",
+            "batch_size": 4096,
+        }
+        config = configure(tables)
+        builder = RunBuilder(config, dataset, World())
+        _load_start(builder.model, start.scale(config.model.init_length))
+        values: list[Values] = []
+
+        def record(event: Event) -> None:
+            if event.kind == "evaluation":
+                values.append({name: event.values[name] for name in self.metrics})
+
+        builder.build_trainer(None, [record]).fit()
+        missing = 1 + steps // every - len(values)
+        zeros = dict.fromkeys(self.metrics, 0.0)
+        return [_replace_nan(entry) for entry in values] + [zeros] * missing
+
+    def _evaluate(self, embeddings: Tensor, labels: Tensor) -> Values:
+        if not embeddings.isfinite().all():
+            return dict.fromkeys(self.metrics, 0.0)
+        values = evaluate(embeddings, labels, metrics=self.metrics, distance=self.distance)
+        return _replace_nan({name: float(values[name]) for name in self.metrics})
+
+    def _choose_rows(self, split: ClassSplit) -> tuple[Any, Any]:
+        return choose_rows(self.labels.numpy(), split, self.seed, self.max_rows)
+
+    def _build_fitter(self, split: ClassSplit) -> LinearMapFitter:
+        """Moments of a split are the sum of those of the other folds of its repeat, each of which is computed once."""
+        if split.repeat != self._repeat:
+            self._moments, self._repeat = {}, split.repeat
+        others = [other for other in self.splits if other.repeat == split.repeat and other != split]
+        for fold in others:
+            if fold.held_out not in self._moments:
+                mask = torch.isin(self.labels, torch.tensor(fold.held_out))
+                moments = Moments(self.width, self.classes, self._shift)
+                self._moments[fold.held_out] = moments.update(self.rows[mask], self.labels[mask])
+        merged = self._moments[others[0].held_out]
+        for fold in others[1:]:
+            merged = merged.merge(self._moments[fold.held_out])
+        return LinearMapFitter(merged)
+
+    def _fit_start(self, split: ClassSplit, candidate: LinearCandidate) -> LinearMap:
+        """Fit the map that a head starts from, for standardized rows and with outputs of root mean square length 1."""
+        key = (split.number, candidate.name)
+        if key not in self._starts:
+            fitter = self._build_fitter(split)
+            covariance, mean = fitter.moments.total_covariance(), fitter.moments.mean
+            linear_map = _fit(fitter, candidate)
+            scale = covariance.trace().sqrt()  # of `PrecomputedFeatures.standardize`
+            length = (linear_map.weight @ covariance * linear_map.weight).sum().sqrt()
+            weight = linear_map.weight * (scale / length)
+            bias = (linear_map.bias + linear_map.weight @ mean) / length
+            self._starts[key] = LinearMap(weight.float(), bias.float(), linear_map.values)
+        return self._starts[key]
+
+
+def _fit(fitter: LinearMapFitter, candidate: LinearCandidate) -> LinearMap:
+    """Fit a map, in no more dimensions than there are directions in which the rows vary."""
+    kind = candidate.kind
+    assert kind is not None
+    if kind == "within-whiten" and candidate.dim is None:  # any rotation has the same distances
+        root = fitter.within.inverse_root(candidate.shrinkage or 0.0)
+        return LinearMap(root, -root @ fitter.moments.mean, fitter.within.values)
+    dim = candidate.dim
+    if kind in ("pca", "half-whiten", "whiten") and not candidate.shrinkage:
+        rank = count_rank(fitter)
+        dim = rank if dim is None else min(dim, rank)
+    return fitter.fit(kind, dim, candidate.shrinkage)
+
+
+def count_rank(fitter: LinearMapFitter) -> int:
+    """Return the number of directions in which rows vary by more than rounding."""
+    values = fitter.total.values
+    return max(1, int((values > values[0] * _RANK_TOLERANCE).sum()))
+
+
+def _load_start(model: Any, start: LinearMap) -> None:
+    assert isinstance(model.backbone, PrecomputedFeatures)
+    load_linear_map(model.head.linear if isinstance(model.head, Residual) else model.head, start)
+
+
+def _replace_nan(values: Mapping[str, float]) -> Values:
+    return {name: 0.0 if value != value else value for name, value in values.items()}
+
+
+def fit_final_candidate(candidate: LinearCandidate, rows: Tensor, labels: Tensor) -> LinearCandidate:
+    """Lower the dimensions of a candidate to those in which all training rows vary, for its run."""
+    if candidate.kind not in ("pca", "half-whiten", "whiten") or candidate.shrinkage:
+        return candidate
+    fitter = LinearMapFitter(Moments(rows.shape[1]).update(rows))
+    rank = count_rank(fitter)
+    dim = rows.shape[1] if candidate.dim is None else candidate.dim
+    return candidate if rank >= dim else replace(candidate, dim=rank)

@@ -1,0 +1,90 @@
+"""Splits of classes, the corrected test and the rule that takes a step."""
+
+import numpy as np
+import pytest
+
+from kinfold.adaptation.candidates import STEPS
+from kinfold.adaptation.class_splits import choose_rows, split_training_classes
+from kinfold.adaptation.decisions import LEVEL, compute_level, corrected_test, cross_fit, select_candidate
+
+
+@pytest.mark.parametrize("classes", [8, 9, 23])
+def test_every_repeat_holds_out_every_class_once_and_no_fold_mixes_the_halves(classes):
+    splits = split_training_classes(classes, repeats=3, seed=1)
+    members = [{label for split in splits if split.half == half for label in split.held_out} for half in (0, 1)]
+    assert not members[0] & members[1]
+    assert members[0] | members[1] == {*range(classes)}
+    for repeat in range(3):
+        held_out = [label for split in splits if split.repeat == repeat for label in split.held_out]
+        assert sorted(held_out) == [*range(classes)]
+    assert min(len(split.held_out) for split in splits) >= 2
+    assert splits != split_training_classes(classes, repeats=3, seed=2)
+
+
+def test_too_few_classes_are_refused_with_the_number_that_is_needed():
+    with pytest.raises(ValueError, match="7 training classes are too few to hold some out: 8 are needed"):
+        split_training_classes(7, 1, 0)
+
+
+def test_measured_rows_are_limited_by_leaving_whole_classes_out():
+    labels = np.repeat(np.arange(20), 10)
+    split = split_training_classes(20, 1, 0)[0]
+    fitted, measured = choose_rows(labels, split, 0, limit=25)
+    assert {*labels[fitted].tolist()} == {*range(20)} - {*split.held_out}
+    assert len(measured) == 20
+    assert len({*labels[measured].tolist()} & {*split.held_out}) == 2
+    assert len(choose_rows(labels, split, 0, limit=7)[1]) == 7
+    assert len(choose_rows(labels, split, 0, limit=1000)[1]) == 10 * len(split.held_out)
+
+
+def test_the_corrected_test_is_that_of_nadeau_and_bengio():
+    differences = np.random.default_rng(0).normal(0.3, 1.0, size=12)
+    share = 0.25
+    error = np.sqrt((1 / 12 + share / (1 - share)) * differences.var(ddof=1))
+    test = corrected_test(differences.tolist(), share)
+    from scipy.stats import t
+
+    assert test.difference == pytest.approx(differences.mean())
+    assert test.p == pytest.approx(t.sf(differences.mean() / error, 11))
+    assert test.half_width == pytest.approx(t.ppf(0.975, 11) * error)
+
+
+def test_differences_without_spread_are_not_significant():
+    assert corrected_test([0.0] * 8).p == 1.0
+    assert corrected_test([0.2] * 8).p == 1.0
+    with pytest.raises(ValueError, match="two splits"):
+        corrected_test([1.0])
+
+
+def test_a_candidate_is_scored_on_the_half_that_did_not_select_it():
+    splits = split_training_classes(8, 1, 0)
+    scores = {
+        "first": {split.number: 1.0 if split.half == 0 else 0.0 for split in splits},
+        "second": {split.number: 1.0 if split.half == 1 else 0.0 for split in splits},
+    }
+    assert set(cross_fit([scores, scores], splits).values()) == {0.0}  # the best of each half fails on the other
+    assert select_candidate(scores, [0, 1]) == "first"
+
+
+def test_overlapping_splits_without_a_difference_are_significant_no_more_often_than_the_level():
+    """Class effects are noise; held-out scores of overlapping splits share them, and share the training classes."""
+    generator = np.random.default_rng(0)
+    taken = naive = 0
+    trials = 400
+    for trial in range(trials):
+        effects = generator.normal(size=40)  # of held-out classes
+        splits = split_training_classes(40, 3, trial)
+        influence = generator.normal(size=40) * 0.5  # of training classes on the fitted space
+        differences = [
+            effects[[*split.held_out]].mean() + np.delete(influence, split.held_out).mean() for split in splits
+        ]
+        taken += corrected_test(differences).p < 0.05
+        mean, error = np.mean(differences), np.std(differences, ddof=1) / np.sqrt(len(differences))
+        naive += mean / error > 1.796
+    assert taken / trials <= 0.07
+    assert naive / trials > 0.15  # what the correction is for
+
+
+def test_the_level_is_shared_until_a_step_was_taken():
+    assert compute_level(len(STEPS), False) * len(STEPS) == pytest.approx(LEVEL)
+    assert compute_level(len(STEPS), True) == LEVEL
