@@ -91,6 +91,7 @@ def test_too_few_classes_return_the_input_space_with_the_reason(tmp_path, classe
     assert "too few to hold some out" in adaptation.verdict
     assert not adaptation.improved
     assert adaptation.run.config.model.head == "identity"
+    assert kinfold.adapt(rows, labels, tmp_path / "run").verdict == adaptation.verdict
 
 
 def test_classes_of_one_row_are_no_classes_to_hold_out(tmp_path):

@@ -12,7 +12,7 @@ from kinfold.files.locks import lock_folder
 from kinfold.files.paths import check_path, make_folder
 
 NAME = "adaptation"  # the subfolder of the run folder
-_PLAN = {"data": str, "seed": int, "plan": {str: object}, "settings": {str: object}}
+_PLAN = {"data": str, "plan": {str: object}, "settings": {str: object}}
 _RECORD = {"value": object, "seconds": float}
 _UNSAFE = re.compile(r"[^a-z0-9.=+-]+")
 

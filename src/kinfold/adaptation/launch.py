@@ -107,6 +107,7 @@ def adapt(
         repeated = int((torch.bincount(train_labels) > 1).sum())
         if classes < MIN_CLASSES or repeated < MIN_CLASSES:
             reason = _explain_few_classes(classes, repeated)
+            _write_plan(files, Plan(0, 0, 0, 0, _MAX_ROWS, threads), dataset, settings, minutes)
             winner, rows = Winner(LinearCandidate(None)), [LadderRow(AS_GIVEN, note=reason)]
             verdict = f"{reason}. Nothing was tried, and the input space is returned."
         else:
@@ -200,10 +201,21 @@ def _find_plan(
     report("trial", 0.0)
     times = _run_trial(measurer)
     plan = make_plan(times, minutes, measurer.max_rows, torch.get_num_threads())
-    table = {"minutes": minutes, "trial": asdict(times), "plan": plan.to_table()}
-    files.write_plan({"data": compute_fingerprint(dataset), "seed": measurer.seed, "settings": {**settings}, **table})
+    _write_plan(files, plan, dataset, settings, minutes, times)
     report("trial", 1.0)
     return plan
+
+
+def _write_plan(
+    files: AdaptationFolder,
+    plan: Plan,
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    minutes: float,
+    times: TrialTimes | None = None,
+) -> None:
+    table = {"data": compute_fingerprint(dataset), "settings": {**settings}, "plan": plan.to_table()}
+    files.write_plan({**table, "minutes": minutes, "trial": {} if times is None else asdict(times)})
 
 
 def _run_trial(measurer: Measurer) -> TrialTimes:
