@@ -5,21 +5,28 @@
 | `compute` | embeddings of a dataset in memory, on all processes together |
 | `encoders` | what embeds: a run, a backbone or plain pixels |
 | `writer` | embeddings in an .npz file, written so that an interrupted process can continue |
+| `quantization` | fewer dimensions, int8 and binary codes, with exact rescoring |
 | `search` | exact nearest neighbors of a query in the embedding space of a run |
 """
 
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.embedding.encoders import Encoder, fingerprint_run, flatten_pixels
+from kinfold.embedding.quantization import Quantized, SizeRow, choose_size, compare_sizes, quantize
 from kinfold.embedding.search import SearchIndex, SearchItem, SearchResult
 from kinfold.embedding.writer import embed_to_file
 
 __all__ = [
     "Encoder",
+    "Quantized",
     "SearchIndex",
     "SearchItem",
     "SearchResult",
+    "SizeRow",
+    "choose_size",
+    "compare_sizes",
     "compute_embeddings",
     "embed_to_file",
     "fingerprint_run",
     "flatten_pixels",
+    "quantize",
 ]

@@ -12,10 +12,11 @@ from kinfold import registry
 from kinfold.losses.checks import check_initialized
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.mined import Mined
+from kinfold.losses.nested import Nested
 from kinfold.losses.parameter_groups import parameter_groups
 from kinfold.losses.terms import ScoredPairs, Terms
 
-__all__ = ["Loss", "Mined", "Reduction", "ScoredPairs", "Terms", "create", "parameter_groups"]
+__all__ = ["Loss", "Mined", "Nested", "Reduction", "ScoredPairs", "Terms", "create", "parameter_groups"]
 
 
 def create(name: str, **options: Any) -> Loss:

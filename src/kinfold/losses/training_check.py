@@ -24,7 +24,7 @@ class TrainingCheck:
     def __call__(self, loss: nn.Module) -> None:
         if is_transformed() or self._calls > _STEPS or not torch.is_grad_enabled():
             return
-        parameters = [p for p in loss.parameters() if p.requires_grad]
+        parameters = [p for p in loss.parameters() if p.requires_grad and p.is_leaf]  # `Nested` passes parts of proxies
         if not parameters:
             return
         self._calls += 1

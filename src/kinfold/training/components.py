@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Pipeline, create_pipeline
-from kinfold.losses import Loss, Mined
+from kinfold.losses import Loss, Mined, Nested
 from kinfold.models import Embedder
 from kinfold.models.ensemble import Ensemble
 from kinfold.seeding import derive_generator
@@ -66,13 +66,18 @@ def build_objective(config: RunConfig, num_classes: int, embedder: Embedder | No
     Raises:
         ValueError: Loss, miner, memory and head do not fit together.
     """
-    loss = _build_loss(config, num_classes, config.model.dim)
+    loss = _build_nested_loss(config, num_classes)
     memory = config.memory
     if embedder is not None and isinstance(embedder.head, Ensemble):
         if memory is not None:
             raise ValueError(
                 f"the parts of head = {config.model.head!r} learn from some items of a batch each, and a memory holds "
                 "whole embeddings only: leave [memory] out, or use another head"
+            )
+        if isinstance(loss, Nested):
+            raise ValueError(
+                f"the parts of head = {config.model.head!r} are embeddings of their own: leave training.nested_dims "
+                "out, or use another head"
             )
         ensemble = embedder.head
         part_losses = [
@@ -82,6 +87,15 @@ def build_objective(config: RunConfig, num_classes: int, embedder: Embedder | No
     if memory is None:
         return Objective(loss)
     return Objective(loss, pairs.CrossBatchMemory(memory.size), memory.start, memory.weight)
+
+
+def _build_nested_loss(config: RunConfig, num_classes: int) -> Loss | Mined | Nested:
+    loss, dims = _build_loss(config, num_classes, config.model.dim), config.training.nested_dims
+    if not dims:
+        return loss
+    if dims[-1] > config.model.dim:
+        raise ValueError(f"training.nested_dims = {dims} are prefixes of model.dim = {config.model.dim}; lower them")
+    return Nested(loss, dims)
 
 
 def _build_loss(config: RunConfig, num_classes: int, dim: int, *part: int) -> Loss | Mined:

@@ -12,7 +12,7 @@ from kinfold.data import Dataset
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
 from kinfold.files.state import read_state
-from kinfold.losses import Loss, Mined
+from kinfold.losses import Loss, Mined, Nested
 from kinfold.pairs import normalize
 from kinfold.report.charts import NEGATIVE, POSITIVE, Axis, Chart, Series
 from kinfold.report.content.datasets import RunDatasets
@@ -78,7 +78,7 @@ def compute_pair_weights(run: Run, train: Dataset) -> dict[str, Any]:
     objective = components.build_objective(run.config, len(train.classes), run.model())
     for path in _find_checkpoint(run):
         objective.load_state_dict(read_state(path)["objective"])
-    loss = objective.loss
+    loss = objective.loss.loss if isinstance(objective.loss, Nested) else objective.loss  # of the whole embedding
     pair_loss = loss.loss if isinstance(loss, Mined) else loss
     mask = np.zeros(len(train), dtype=bool)
     mask[_draw_batch(run, train)] = True

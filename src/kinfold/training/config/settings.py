@@ -181,6 +181,8 @@ class TrainingConfig:
     Args:
         steps: Training steps; 0 measures the start. Give either `steps` or `epochs`.
         epochs: Epochs of the sampler.
+        nested_dims: Prefixes of the embedding that are trained together, ascending, so that it can be cut to each of
+            them; see `kinfold.losses.Nested`. Empty trains the whole embedding alone.
         precision: Of the network. Losses compute in float32 at least.
         micro_batch: Items that pass the network at a time. The gradient is still that of the whole batch.
         head_only: First steps, in which the backbone is not trained.
@@ -193,6 +195,7 @@ class TrainingConfig:
 
     steps: int | None = None
     epochs: int | None = None
+    nested_dims: list[int] = field(default_factory=list)
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     micro_batch: int | None = None
     head_only: int = 0

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import pairs
-from kinfold.losses import Loss, Mined
+from kinfold.losses import Loss, Mined, Nested
 from kinfold.seeding import derive_generator
 from kinfold.training.loop.item_groups import ItemGroups
 
@@ -27,7 +27,11 @@ class Objective(nn.Module):
     """
 
     def __init__(
-        self, loss: Loss | Mined, memory: pairs.CrossBatchMemory | None = None, start: int = 0, weight: float = 1.0
+        self,
+        loss: Loss | Mined | Nested,
+        memory: pairs.CrossBatchMemory | None = None,
+        start: int = 0,
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.loss = loss
@@ -84,6 +88,7 @@ def find_random_modules(module: nn.Module) -> list[Any]:
     return [inner for inner in module.modules() if isinstance(getattr(inner, "generator", None), torch.Generator)]
 
 
-def get_inner_loss(loss: Loss | Mined) -> Loss:
-    """Return the loss without its miner."""
+def get_inner_loss(loss: Loss | Mined | Nested) -> Loss:
+    """Return the loss without its miner and its prefixes."""
+    loss = loss.loss if isinstance(loss, Nested) else loss
     return loss.loss if isinstance(loss, Mined) else loss
