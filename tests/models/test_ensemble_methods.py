@@ -16,6 +16,8 @@ from kinfold.models.gradient_reversal import reverse_gradient
 from kinfold.models.interclass import InterclassHead
 from kinfold.models.variational import VariationalHead
 from kinfold.pairs import Relation
+from kinfold.training.components import build_objective
+from kinfold.training.config.parsing import configure
 from kinfold.training.loop.ensemble_objective import EnsembleObjective
 from kinfold.training.loop.item_groups import ItemGroups, standardize_within_classes
 
@@ -159,6 +161,18 @@ def test_an_auxiliary_embedding_learns_from_groups_instead_of_classes():
     expected = create("contrastive")(output.embeddings, LABELS)
     expected = expected + 0.5 * create("contrastive")(output.parts[:, 0], groups)
     torch.testing.assert_close(objective(output, LABELS, torch.arange(8), 0), expected)
+
+
+def test_proxies_of_an_auxiliary_embedding_are_those_of_its_groups():
+    tables = {
+        "model": {"backbone": "features", "dim": 4, "head": "interclass", "head_options": {"groups": 7}},
+        "loss": {"name": "proxy-anchor"},
+    }
+    config = configure(tables)
+    embedder = models.create("features", 4, "interclass", backbone_options={"width": 5}, head_options={"groups": 7})
+    objective = build_objective(config, num_classes=3, embedder=embedder)
+    assert objective.loss.proxies.shape == (3, 4)
+    assert objective.parts[0].proxies.shape == (7, 4)
 
 
 def test_the_variance_of_a_class_is_that_of_the_normal_distribution():

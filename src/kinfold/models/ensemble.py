@@ -98,6 +98,10 @@ class Ensemble(nn.Module):
         """Return which items each part learns from, boolean (B, K), by their groups (B,); None if from all."""
         return None
 
+    def count_classes(self, num_classes: int) -> int:
+        """Return the number of classes that the parts learn from, for losses with parameters for each class."""
+        return num_classes
+
     def relabel(self, part: int, labels: Tensor, groups: Tensor | None) -> Tensor:
         """Return the labels (B,) that a part learns from; `groups` are those of the items, None without `grouping`."""
         return labels

@@ -88,6 +88,10 @@ class InterclassHead(Ensemble):
     def output(self, features: Tensor) -> InterclassOutput:
         return InterclassOutput(self.embed(features), normalize_parts(self.auxiliary(features))[:, None])
 
+    def count_classes(self, num_classes: int) -> int:
+        assert self.grouping is not None
+        return self.grouping.count
+
     def relabel(self, part: int, labels: Tensor, groups: Tensor | None) -> Tensor:
         return labels if groups is None else groups
 

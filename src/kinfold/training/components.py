@@ -80,8 +80,9 @@ def build_objective(config: RunConfig, num_classes: int, embedder: Embedder | No
                 "out, or use another head"
             )
         ensemble = embedder.head
+        part_classes = ensemble.count_classes(num_classes)
         part_losses = [
-            _build_loss(config, num_classes, ensemble.part_dim, number) for number in range(1, ensemble.parts + 1)
+            _build_loss(config, part_classes, ensemble.part_dim, number) for number in range(1, ensemble.parts + 1)
         ]
         return EnsembleObjective(ensemble, loss, part_losses)
     if memory is None:
