@@ -40,8 +40,9 @@ SHORTENED = {
         "data.short_side=96",
         "data.workers=0",
         "sampler.batch_size=40",
-        "training.steps=20",
-        "evaluation.every=10",
+        "training.precision=float32",
+        "training.steps=60",
+        "evaluation.every=20",
     ],
 }
 

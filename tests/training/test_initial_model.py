@@ -114,3 +114,22 @@ def test_a_run_without_a_checkpoint_does_not_start_from_other_weights(tmp_path, 
     run.run_folder.environment.write_text(json.dumps(about))
     with pytest.raises(ValueError, match="began from other weights than those that"):
         train(folder=tmp_path / "run", resume=True, dataset=dataset(variant))
+
+
+def test_the_head_of_an_image_network_starts_from_principal_components(tmp_path):
+    run = train(
+        recipe("images", **NO_STEPS, model={"init": "half-whiten"}), tmp_path / "run", dataset=dataset("images")
+    )
+    embeddings = run.embed(run.data("train")).double()
+    covariance = embeddings.T @ embeddings / len(embeddings)
+    off_diagonal = covariance - covariance.diag().diag()
+    assert off_diagonal.abs().max() < 1e-4 * covariance.diag().max()
+    assert float(covariance.diag().sum()) == pytest.approx(1.0, rel=1e-4)  # the mean squared length
+
+
+def test_too_few_images_leave_the_head_random_with_a_warning(tmp_path):
+    tables = recipe("images", **NO_STEPS, model={"init": "half-whiten", "dim": 200})
+    with pytest.warns(UserWarning, match=r"needs more than 200 training images for model.dim = 200, and there are 135"):
+        few = train(tables, tmp_path / "few", dataset=dataset("images"))
+    random = train(recipe("images", **NO_STEPS, model={"dim": 200}), tmp_path / "random", dataset=dataset("images"))
+    assert same_weights(few, random)

@@ -58,9 +58,21 @@ def fit_initial_model(
         features: Computes `model.features` of all training items, (N, width); called only where it is needed.
         labels: The class of every training item, (N,).
         keep: Parts, "backbone" or "head", that came from a run and stay as they are.
+
+    Warns:
+        UserWarning: There are too few images to compute a head from, which keeps its random weights. On rows of
+            features, where there is only the head to train, that is an error.
     """
     standardizes = config.standardize and "backbone" not in keep
     initializes_head = config.init != "random" and "head" not in keep
+    is_image_network = not isinstance(model.backbone, PrecomputedFeatures)
+    if initializes_head and is_image_network and len(labels) <= config.dim:
+        initializes_head = False
+        warnings.warn(
+            f"model.init = {config.init!r} needs more than {config.dim} training images for model.dim = {config.dim}, "
+            f"and there are {len(labels)}: the head starts with random weights",
+            stacklevel=2,
+        )
     if not standardizes and not initializes_head:
         return
     rows = features()

@@ -1,0 +1,16 @@
+"""The recipe `images` starts every loss from the principal components of the photos, at rates that keep this start."""
+
+import pytest
+
+import kinfold
+from kinfold import recipes
+from kinfold.training.config.parsing import configure, read_tables
+
+
+@pytest.mark.parametrize("loss", kinfold.list("losses"))
+def test_every_loss_starts_from_principal_components_at_small_rates(loss):
+    config = configure(read_tables(recipes.find_recipe("images")), [f"loss.name={loss}"])
+    assert config.model.init == "half-whiten"
+    assert config.model.init_length == (5.0 if loss in ("n-pair", "angular", "generalized-lifted") else 1.0)
+    assert (config.optimizer.lr, config.optimizer.head_lr) == (1e-5, 1e-5)
+    assert config.optimizer.head_lr * config.optimizer.proxy_factor == pytest.approx(1e-2)  # of class vectors
