@@ -10,8 +10,9 @@ from kinfold.models.ensemble import (
     ParallelLinear,
     check_not_negative,
     divide_evenly,
-    normalize_parts,
+    promote_half,
 )
+from kinfold.pairs import normalize
 
 
 class IndependentOutput(NamedTuple):
@@ -65,7 +66,7 @@ class IndependentHeads(Ensemble):
         self.nodes = ParallelLinear(branches, width, part_dim)
 
     def output(self, features: Tensor) -> IndependentOutput:
-        parts = normalize_parts(self.nodes(features[:, None]))
+        parts = normalize(promote_half(self.nodes(features[:, None])))
         return IndependentOutput(parts.flatten(1), parts)
 
     def terms(self, output: IndependentOutput) -> dict[str, ObjectiveTerm]:
