@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,8 @@ from kinfold.cli.runs import SPLIT_HELP
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from kinfold.data.stored_embeddings import StoredEmbeddings
     from kinfold.metrics import Evaluation
 
@@ -103,52 +105,42 @@ def evaluate(
     class_values = evaluation.per_class(per_class) if per_class else {}
     ranked = sorted(class_values.items(), key=lambda entry: entry[1])
     if as_json:
-        echo(
-            json.dumps(
-                about | _as_json(evaluation.values, evaluation.intervals, ranked, per_class, queries, others, distance),
-                indent=2,
-            )
-        )
+        about |= {"queries": len(queries.labels), "gallery": len((others or queries).labels), "distance": distance}
+        echo(json.dumps(about | _as_json(evaluation, ranked), indent=2))
         return
-    from rich.table import Table
-
     from kinfold.cli.console import Console
 
     title = f"{about['split']} split of {about['run']}: " if about else ""
     title += f"{len(queries.labels):,} queries, {_count_classes(len(evaluation.classes))}, {distance}"
     title += "" if others is None else f", gallery of {len(others.labels):,}"
-    title += (
-        f", {evaluation.skipped_queries:,} queries without a relevant item left out"
-        if evaluation.skipped_queries
-        else ""
-    )
+    if skipped := evaluation.skipped_queries:
+        title += f", {skipped:,} queries without a relevant item left out"
     console = Console(file=sys.stdout)
     console.print(title, highlight=False, markup=False, soft_wrap=True)
     if about.get("selected_on"):
         console.print("the step was selected by its scores on these classes, so the scores are slightly optimistic")
-    table = Table()
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    if evaluation.intervals:
-        table.add_column("95 % interval", justify="right")
-    for name, value in evaluation.values.items():
-        limits = evaluation.intervals.get(name)
-        table.add_row(
-            name,
-            f"{value:.4f}",
-            *([f"{limits[0]:.4f} to {limits[1]:.4f}" if limits else ""] * bool(evaluation.intervals)),
-        )
-    console.print(table)
+    limits = {name: f"{low:.4f} to {high:.4f}" for name, (low, high) in evaluation.intervals.items()}
+    values = [(name, f"{value:.4f}", limits.get(name, "")) for name, value in evaluation.values.items()]
+    headings = ("metric", "value", "95 % interval") if limits else ("metric", "value")
+    console.print(_build_table(headings, values))
     for line in _remarks(evaluation):
         console.print(line, highlight=False)
     if ranked:
         console.print(f"{per_class} by class", highlight=False)
-        class_table = Table()
-        class_table.add_column("class")
-        class_table.add_column(str(per_class), justify="right")
-        for label, value in ranked:
-            class_table.add_row(str(label), f"{value:.4f}")
-        console.print(class_table)
+        rows = [(str(label), f"{value:.4f}") for label, value in ranked]
+        console.print(_build_table(("class", str(per_class)), rows))
+
+
+def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A table whose first column is aligned to the left; cells without a heading are left out."""
+    from rich.table import Table
+
+    table = Table()
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row[: len(headings)])
+    return table
 
 
 def _count_classes(count: int) -> str:
@@ -194,25 +186,12 @@ def _embed_run(
     return queries, StoredEmbeddings(embeddings[gallery], labels[gallery], None), run.distance, about
 
 
-def _as_json(
-    values: dict[str, float],
-    intervals: dict[str, tuple[float, float]],
-    ranked: list[tuple[int | str, float]],
-    per_class: str | None,
-    queries: "StoredEmbeddings",
-    others: "StoredEmbeddings | None",
-    distance: str,
-) -> dict[str, object]:
+def _as_json(evaluation: "Evaluation", ranked: list[tuple[int | str, float]]) -> dict[str, object]:
     from kinfold.files.documents import nan_to_null
 
-    result: dict[str, object] = {
-        "queries": len(queries.labels),
-        "gallery": len((others or queries).labels),
-        "distance": distance,
-        "metrics": nan_to_null(values),
-    }
-    if intervals:
-        result["intervals"] = {name: list(limits) for name, limits in intervals.items()}
-    if per_class:
+    result: dict[str, object] = {"metrics": nan_to_null(evaluation.values)}
+    if evaluation.intervals:
+        result["intervals"] = {name: list(limits) for name, limits in evaluation.intervals.items()}
+    if ranked:
         result["classes"] = {str(label): value for label, value in ranked}
     return result

@@ -17,6 +17,8 @@ from kinfold.experiments.tables import (
     NOT_PERCENT,
     assemble_rows,
     describe_caution,
+    describe_started_runs,
+    describe_untrained,
     difference_unit,
     format_difference,
     format_probability,
@@ -140,11 +142,8 @@ class Bench:
         for row in self.rows:
             if row["data"] == data and row["stage"] == "test" and row["selected_start"] is not None:
                 repeats.setdefault(row["method"], {})[row["seed"]] = row["selected_start"]
-        return {
-            method: f"{sum(selected.values())} of {len(selected)} repeats selected the start: compared with no method"
-            for method, selected in repeats.items()
-            if any(selected.values())
-        }
+        reasons = {method: describe_untrained(selected.values()) for method, selected in repeats.items()}
+        return {method: reason for method, reason in reasons.items() if reason}
 
     def compare(
         self, data: str | None = None, result: str = "separated", metric: str | None = None
@@ -366,18 +365,13 @@ class Bench:
 
     def _describe_start(self, data: str, method: str) -> str:
         """Footnote of a method with runs that selected their initial weights."""
-        untrained = self.list_untrained(data).get(method)
-        if untrained is not None:
-            return untrained
         selected = {
-            row["folder"]: row["selected_start"]
+            row["folder"]: bool(row["selected_start"])
             for row in self.rows
             if (row["data"], row["method"], row["stage"]) == (data, method, "train") and not row["error"]
         }
-        count = sum(map(bool, selected.values()))
-        return f"{count} of {len(selected)} runs selected the start" if count else ""
+        return self.list_untrained(data).get(method) or describe_started_runs(selected.values())
 
     def _describe_failure(self, data: str, method: str) -> str:
         errors = (row["error"] for row in self.rows if (row["data"], row["method"]) == (data, method) and row["error"])
-        error = next(errors, None)
-        return "" if error is None else f"failed: {error}"
+        return next((f"failed: {error}" for error in errors), "")

@@ -178,7 +178,7 @@ def render_table(
     return rules.format_table([[rules.escape(_to_one_line(cell)) for cell in heading], *body], footnotes, title)
 
 
-def format_difference(column: str, difference: float, half_width: float) -> str:
+def format_difference(column: str, difference: float, half_width: float, decimals: int = 2) -> str:
     """Format a difference of two results in the unit of `difference_unit`; a half width of NaN is left out.
 
     Examples:
@@ -187,7 +187,7 @@ def format_difference(column: str, difference: float, half_width: float) -> str:
     """
     if math.isnan(difference):
         return "-"
-    factor, places = _get_scale(column, 2)
+    factor, places = _get_scale(column, decimals)
     spread = "" if math.isnan(half_width) else f" ± {factor * half_width:.{places}f}"
     return f"{factor * difference:+z.{places}f}{spread}"
 
@@ -207,6 +207,18 @@ def format_probability(p: float) -> str:
     if math.isnan(p):
         return "-"
     return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def describe_untrained(selected: Collection[bool]) -> str:
+    """Return why a method is not compared, where repeats selected the weights before training; empty where none did."""
+    count = sum(selected)
+    return f"{count} of {len(selected)} repeats selected the start: compared with no method" if count else ""
+
+
+def describe_started_runs(selected: Collection[bool]) -> str:
+    """Return a note on single runs that selected the weights before training; empty where none did."""
+    count = sum(selected)
+    return f"{count} of {len(selected)} runs selected the start" if count else ""
 
 
 def describe_caution(repeats: int) -> str:
@@ -243,9 +255,8 @@ def _format_start_and_gain(entry: TableEntry, column: str, decimals: int) -> tup
     if entry.start is None or entry.gain is None:
         return "", ""
     factor, places = _get_scale(column, decimals)
-    half_width = entry.gain.half_width
-    spread = "" if math.isnan(half_width) else f" ± {factor * half_width:.{places}f}"
-    return f"{factor * entry.start.mean:z.{places}f}", f"{factor * entry.gain.mean:+z.{places}f}{spread}"
+    gain = format_difference(column, entry.gain.mean, entry.gain.half_width, decimals)
+    return f"{factor * entry.start.mean:z.{places}f}", gain
 
 
 def _format_published(value: float | str | None, column: str, rules: TableStyle, decimals: int) -> str:

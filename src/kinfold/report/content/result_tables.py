@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kinfold.experiments.statistics import compare_methods
-from kinfold.experiments.tables import NOT_PERCENT, TableEntry, assemble_rows, describe_caution
+from kinfold.experiments.tables import (
+    NOT_PERCENT,
+    TableEntry,
+    assemble_rows,
+    describe_caution,
+    describe_started_runs,
+    describe_untrained,
+)
 from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
 from kinfold.report.content.path_redaction import display_folder, redact_config, redact_paths
 from kinfold.report.content.published_values import PublishedValues, read_published_values
@@ -105,16 +112,14 @@ def _has_values(values: Values) -> bool:
 
 def _describe_untrained(method: ReportMethod) -> str:
     """Why a method is not compared: some of its repeats selected the weights before training."""
-    marks = [scores["selected_start"] for scores in map(read_scores, method.repeats) if "selected_start" in scores]
-    count = len(marks)
-    return f"{sum(marks)} of {count} repeats selected the start: compared with no method" if any(marks) else ""
+    scores = map(read_scores, method.repeats)
+    return describe_untrained([entry["selected_start"] for entry in scores if "selected_start" in entry])
 
 
 def _describe_start(method: ReportMethod) -> str:
     """A note for a method of which some runs selected the weights before training."""
-    finished = [run.scores for run in method.runs if run.finished]
-    count = sum(bool(scores.get("selected_start")) for scores in finished)
-    return _describe_untrained(method) or (f"{count} of {len(finished)} runs selected the start" if count else "")
+    selected = [bool(run.scores.get("selected_start")) for run in method.runs if run.finished]
+    return _describe_untrained(method) or describe_started_runs(selected)
 
 
 def _describe_table(
