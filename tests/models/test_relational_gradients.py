@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
+from kinfold.models.ensemble import normalize_parts
 from kinfold.models.relational import RelationalHead
-from kinfold.pairs import normalize
 from tests.models.relational import CHUNK, FULL, by_loops, head, values
 
 # -- one test per edge of the picture -----------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_a_loss_of_the_embedding_does_not_reach_the_trunk_through_the_scores(rel
     shares = by_loops(relational_head, features.detach())["r"]  # plain numbers
     relational_head.zero_grad()
     features.grad = None
-    nodes = normalize(relational_head.nodes(relational_head.split_features(features)))
+    nodes = normalize_parts(relational_head.nodes(relational_head.split_features(features)))
     heard = torch.stack([sum(shares[:, i, j, None] * nodes[:, i] for i in range(3)) for j in range(3)], dim=1)
     weighted(relational_head.relation(torch.cat([nodes, heard], dim=2)).flatten(1)).backward()
     torch.testing.assert_close(trunk_gradient, features.grad)

@@ -10,9 +10,8 @@ from kinfold.models.ensemble import (
     ParallelLinear,
     check_not_negative,
     divide_evenly,
-    promote_half,
+    normalize_parts,
 )
-from kinfold.pairs import normalize
 
 
 class IndependentOutput(NamedTuple):
@@ -66,7 +65,7 @@ class IndependentHeads(Ensemble):
         self.nodes = ParallelLinear(branches, width, part_dim)
 
     def output(self, features: Tensor) -> IndependentOutput:
-        parts = normalize(promote_half(self.nodes(features[:, None])))
+        parts = normalize_parts(self.nodes(features[:, None]))
         return IndependentOutput(parts.flatten(1), parts)
 
     def terms(self, output: IndependentOutput) -> dict[str, ObjectiveTerm]:

@@ -27,11 +27,11 @@ from kinfold.models.ensemble import (
     ParallelLinear,
     check_not_negative,
     divide_evenly,
+    normalize_parts,
     promote_half,
 )
 from kinfold.models.initialization import initialize
 from kinfold.models.linear_maps import LinearMapKind
-from kinfold.pairs import normalize
 
 BranchInput = Literal["chunk", "full"]
 _NO_SCORE = 1e-12
@@ -120,7 +120,7 @@ class RelationalHead(Ensemble):
 
     def output(self, features: Tensor) -> RelationalOutput:
         inputs = self.split_features(features)
-        nodes = normalize(promote_half(self.nodes(inputs)))  # (B, K, part_dim)
+        nodes = normalize_parts(self.nodes(inputs))  # (B, K, part_dim)
         decoded = promote_half(self.decoders(nodes.detach()))
         errors = (decoded - inputs.detach()).square().mean(dim=2)  # (B, K)
         messages = self.compute_edge_weights(inputs.detach()).transpose(1, 2) @ nodes  # u, (B, K, part_dim)
