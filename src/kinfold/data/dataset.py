@@ -118,8 +118,7 @@ class Dataset:
         Raises:
             ValueError: The split is unknown or has no items.
         """
-        if split not in SPLITS:
-            raise ValueError(f"unknown split {split!r}{registry.suggest(split, SPLITS)}; it is {', '.join(SPLITS)}")
+        registry.check_known("split", split, SPLITS)
         mask = self.split == split
         if not mask.any():
             present = ", ".join(name for name in SPLITS if (self.split == name).any())

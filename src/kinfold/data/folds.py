@@ -27,9 +27,7 @@ def count_folds(protocol: str) -> int:
         >>> count_folds("reality-check")
         4
     """
-    if protocol not in FOLDS:
-        near = registry.suggest(protocol, FOLDS)
-        raise ValueError(f"unknown protocol {protocol!r}{near}; it is {', '.join(FOLDS)}")
+    registry.check_known("protocol", protocol, FOLDS)
     return FOLDS[protocol]
 
 

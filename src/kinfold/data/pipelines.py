@@ -87,7 +87,5 @@ def create_pipeline(name: str) -> Pipeline:
         >>> create_pipeline("bn-inception").normalize.bgr
         True
     """
-    if name not in PIPELINES:
-        near = registry.suggest(name, PIPELINES)
-        raise ValueError(f"unknown pipeline {name!r}{near}; there are {', '.join(PIPELINES)}")
+    registry.check_known("pipeline", name, PIPELINES)
     return PIPELINES[name]

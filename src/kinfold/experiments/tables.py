@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from kinfold.experiments.statistics import Interval, compare_methods, compute_interval
 from kinfold.experiments.table_styles import STYLES, Style, TableStyle
-from kinfold.registry import suggest
+from kinfold.registry import check_known, suggest
 from kinfold.training.loop.selection import is_better
 
 NOT_PERCENT = ("rho", "uniformity", "alignment", "intra", "inter", "density")  # metrics that are not fractions
@@ -143,8 +143,7 @@ def render_table(
         <BLANKLINE>
         <sup>1</sup> no result
     """
-    if style not in STYLES:
-        raise ValueError(f"unknown style {style!r}{suggest(style, STYLES)}; there are {', '.join(STYLES)}")
+    check_known("style", style, STYLES)
     row_columns = dict.fromkeys(column for _, entries in rows for column in entries)
     for column in columns:
         if rows and column not in row_columns:

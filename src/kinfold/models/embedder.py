@@ -38,9 +38,7 @@ class Embedder(nn.Module):
         self, backbone: Backbone, head: nn.Module, dim: int, pool: Pool = "avg", batch_norm: BatchNorm = "train"
     ) -> None:
         super().__init__()
-        if pool not in get_args(Pool):
-            near = registry.suggest(pool, get_args(Pool))
-            raise ValueError(f"unknown pool {pool!r}{near}; there are {', '.join(get_args(Pool))}")
+        registry.check_known("pool", pool, get_args(Pool))
         check_batch_norm(batch_norm)
         self.backbone = backbone
         self.head = head
@@ -63,9 +61,7 @@ class Embedder(nn.Module):
         Raises:
             ValueError: `memory_format` is unknown.
         """
-        if memory_format not in _MEMORY_FORMATS:
-            near = registry.suggest(memory_format, _MEMORY_FORMATS)
-            raise ValueError(f"unknown memory format {memory_format!r}{near}; there are {', '.join(_MEMORY_FORMATS)}")
+        registry.check_known("memory format", memory_format, _MEMORY_FORMATS)
         self.memory_format = memory_format
         self.backbone.to(memory_format=_MEMORY_FORMATS[memory_format])  # type: ignore[call-overload]  # torch's stub
         return self

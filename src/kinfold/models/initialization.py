@@ -76,9 +76,7 @@ def initialize(
         >>> initialize(nn.Linear(2, 1), rows, "pca")(rows).flatten().round(decimals=3)
         tensor([ 1.4140, -1.4140,  0.0000,  0.0000], grad_fn=<RoundBackward1>)
     """
-    kinds = get_args(LinearMapKind)
-    if how not in kinds:
-        raise ValueError(f"unknown start {how!r}{registry.suggest(how, kinds)}; there are {', '.join(kinds)}")
+    registry.check_known("start", how, get_args(LinearMapKind))
     if how in SUPERVISED and labels is None:
         raise ValueError(f"{how!r} is computed from classes: give labels=, the class of each row")
     if not 0 < length < float("inf"):

@@ -155,9 +155,7 @@ class LinearMapFitter:
     def fit(self, kind: LinearMapKind, dim: int | None = None, shrinkage: float | None = None) -> LinearMap:
         """Compute a map; see `fit_linear_map`."""
         moments = self.moments
-        if kind not in get_args(LinearMapKind):
-            near = registry.suggest(kind, get_args(LinearMapKind))
-            raise ValueError(f"unknown linear map {kind!r}{near}; there are {', '.join(get_args(LinearMapKind))}")
+        registry.check_known("linear map", kind, get_args(LinearMapKind))
         shrinkage = DEFAULT_SHRINKAGE.get(kind, 0.0) if shrinkage is None else shrinkage
         if not 0 <= shrinkage <= 1:
             raise ValueError(f"shrinkage lies from 0 to 1, got {shrinkage}")

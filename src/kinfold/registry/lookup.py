@@ -170,6 +170,22 @@ def suggest(text: str, choices: Iterable[str]) -> str:
     return ""
 
 
+def check_known(what: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a ValueError that names the closest choice, unless the value is one of the choices.
+
+    Args:
+        what: What the value is, for the message.
+        value: What the user wrote.
+        choices: Valid strings.
+
+    Examples:
+        >>> check_known("pool", "avg", ["avg", "max"])
+    """
+    choices = [*choices]
+    if value not in choices:
+        raise ValueError(f"unknown {what} {value!r}{suggest(value, choices)}; there are {', '.join(choices)}")
+
+
 def _add(kind: str, name: str, target: str) -> None:
     targets = _targets_of(kind)
     if name in targets and targets[name] != target:
