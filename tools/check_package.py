@@ -152,7 +152,7 @@ def check_types(environment: Environment) -> str:
     (environment.folder / "typed.py").write_text(TYPED)
     command = [str(environment.folder / "venv" / "bin" / "mypy"), "--strict", "--no-error-summary", "typed.py"]
     process = subprocess.run(command, cwd=environment.folder, env=ENVIRONMENT, capture_output=True, text=True)
-    if not (process.stdout.startswith("typed.py:4: error") and process.stdout.count("error:") == 1):
+    if not (process.stdout.startswith("typed.py:5: error") and process.stdout.count("error:") == 1):
         sys.exit(f"mypy does not see the types of kinfold: {process.stdout}{process.stderr}")
     return "mypy finds the mistake"
 

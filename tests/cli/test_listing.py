@@ -33,7 +33,7 @@ def test_a_name_is_described_with_its_paper_and_its_arguments(capsys, monkeypatc
     code, out, _ = run(capsys, monkeypatch, "list", "sets", "kl", "--json")
     description = json.loads(out)
     gamma = description["options"].pop("gamma")
-    assert (gamma["type"], gamma["default"]) == ("float", None)
+    assert (gamma["type"], gamma["default"]) == ("float | Tensor", None)
     assert not description["options"]
     assert ">>>" not in description["text"]
 
