@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from builtins import list as builtins_list
 
     from kinfold import adaptation as adaptation
+    from kinfold import calibration as calibration
     from kinfold import data as data
     from kinfold import distributed as distributed
     from kinfold import dro as dro
@@ -45,6 +46,7 @@ _LAZY = {
         name: f"kinfold.{name}"
         for name in (
             "adaptation",
+            "calibration",
             "data",
             "distributed",
             "dro",
@@ -85,6 +87,7 @@ __all__ = [
     "__version__",
     "adapt",
     "adaptation",
+    "calibration",
     "data",
     "dro",
     "embedding",

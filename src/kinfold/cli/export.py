@@ -36,6 +36,7 @@ def export(
     The file contains the normalization of the pixels, and that of the embeddings where the run compares by cosine. It
     is loaded and compared with the original on items of the run; if it differs, it is deleted (exit code 1).
     """
+    from kinfold.calibration import read_calibration
     from kinfold.cli.progress import show_progress
     from kinfold.models.export import EXTENSIONS, DeployedModel, ExportError
     from kinfold.models.export import export as write
@@ -49,6 +50,10 @@ def export(
     about = {"run": opened.folder.resolve().name, "distance": opened.distance}
     if pipeline is not None:
         about |= {"mode": pipeline.mode, "background": pipeline.background, "transform": repr(pipeline.test)}
+    calibration = read_calibration(opened)
+    if calibration is not None:
+        about |= {"threshold": f"{calibration.threshold:.9g}", "far": f"{calibration.far:g}"}
+        about |= {"threshold_kind": calibration.kind, "calibration_classes": str(calibration.classes)}
     network = copy.deepcopy(opened.model()).float().cpu().eval()
     normalize = None if pipeline is None else pipeline.normalize
     deployed = DeployedModel(network, normalize, unit=opened.distance == "cosine")

@@ -136,6 +136,30 @@ def search(
     Console(file=sys.stdout).print(table)
 
 
+@app.command("identify")
+def identify(
+    gallery: Folder,
+    query: Annotated[str, typer.Argument(help="An image, or an .npy file: rows of features or embeddings.")],
+    run: RunOption = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
+    """Name a query by its nearest item, or answer "none of these". Needs `kinfold calibrate RUN --gallery GALLERY`.
+
+    Example: `kinfold gallery identify birds.gallery unknown.jpg --run runs/birds`
+    """
+    from kinfold.gallery import Gallery
+
+    opened = Gallery.open(gallery)
+    answers = opened.identify(_read_query(query, run), run=None if run is None else open_for_use(run))
+    if as_json:
+        results = [answer.to_dict() for answer in answers]
+        echo(json.dumps({"threshold": answers.threshold.to_dict(), "queries": results}, indent=2))
+        return
+    echo(answers.table())
+    echo(answers.threshold.describe())
+
+
 @app.command("info")
 def info(
     gallery: Folder,

@@ -11,6 +11,7 @@ from kinfold.cli import data, gallery
 from kinfold.cli.adapt import adapt
 from kinfold.cli.bench import bench
 from kinfold.cli.compress import compress
+from kinfold.cli.calibrate import calibrate
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
 from kinfold.cli.embed import embed
@@ -44,6 +45,7 @@ app.command("embed")(embed)
 app.add_typer(data.app, name="data")
 app.command("search")(search)
 app.add_typer(gallery.app, name="gallery")
+app.command("calibrate")(calibrate)
 app.command("export")(export)
 app.command("compress")(compress)
 app.command("report")(report)

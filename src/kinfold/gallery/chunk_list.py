@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold.gallery import probes
 from kinfold.gallery.folder import GalleryFolder
 from kinfold.gallery.item_table import ItemTable
 
@@ -21,12 +22,13 @@ def append_items(files: GalleryFolder, manifest: dict[str, Any], rows: Tensor, t
         rows: Unit vectors, float32 (N, dim).
         table: The items.
     """
-    dim = manifest["dim"]
+    dim, new_rows = manifest["dim"], rows
     most = max(1, CHUNK_BYTES // (4 * dim))
     while manifest["chunks"] and manifest["chunks"][-1]["count"] <= len(table) < most:
         chunk = files.open_chunk(manifest["chunks"].pop(), dim)
         rows = torch.cat([chunk.read_vectors(), rows])
         table = ItemTable.concatenate([chunk.read_items(), table])
+    probes.add_rows(files, manifest, new_rows)
     for start in range(0, len(table), most):
         part = np.arange(start, min(start + most, len(table)))
         manifest["chunks"].append(files.write_chunk(manifest, rows[start : start + most], table.take(part)))
@@ -44,12 +46,12 @@ def drop_items(files: GalleryFolder, manifest: dict[str, Any], column: str, valu
     Returns:
         The number of items that were dropped.
     """
-    entries, dropped_count = [], 0
+    entries, removed = [], [torch.empty(0, manifest["dim"])]
     for entry in manifest["chunks"]:
         chunk = files.open_chunk(entry, manifest["dim"])
         table = chunk.read_items()
         dropped = table.find(column, values)
-        dropped_count += int(dropped.sum())
+        removed.append(chunk.read_vectors()[torch.from_numpy(np.flatnonzero(dropped))])
         if not dropped.any():
             entries.append(entry)
         elif not dropped.all():
@@ -57,4 +59,6 @@ def drop_items(files: GalleryFolder, manifest: dict[str, Any], column: str, valu
             rows = chunk.read_vectors()[torch.from_numpy(kept)]
             entries.append(files.write_chunk(manifest, rows, table.take(kept)))
     manifest["chunks"] = entries
-    return dropped_count
+    rows = torch.cat(removed)
+    probes.drop_rows(files, manifest, rows)
+    return len(rows)

@@ -34,7 +34,18 @@ _SHAPE = {
     "next_key": IntegerRange(0, 1 << 62),
     "next_file": IntegerRange(0, 10**9 - 1),
     "chunks": [{"count": IntegerRange(1, 1 << 40), "vectors": _ENTRY, "items": _ENTRY}],
-    "open_set": ({"far": float, "probes": _ENTRY, "origin": str}, None),
+    "open_set": (
+        {
+            "far": float,
+            "origin": str,
+            "may_guarantee": bool,
+            "count": IntegerRange(1, 1 << 40),
+            "vectors": _ENTRY,
+            "items": _ENTRY,
+            "nearest": [float],
+        },
+        None,
+    ),
     "index": ({"file": _FILE, "sha256": SHA256, "library": str, "next_key": int, "dead": int}, None),
 }
 
@@ -125,9 +136,9 @@ class GalleryFolder:
 
     def _delete_unlisted(self, manifest: dict[str, Any]) -> None:
         """Delete files that an interrupted or earlier writer left; files of other names stay."""
-        listed = {entry[part]["file"] for entry in manifest["chunks"] for part in ("vectors", "items")}
+        chunks = [*manifest["chunks"], *([manifest["open_set"]] if manifest["open_set"] else [])]
+        listed = {entry[part]["file"] for entry in chunks for part in ("vectors", "items")}
         listed |= {manifest["index"]["file"]} if manifest["index"] else set()
-        listed |= {manifest["open_set"]["probes"]["file"]} if manifest["open_set"] else set()
         remove_unfinished(self.path, re.compile(rf"{re.escape(MANIFEST)}|{_FILE.pattern}"), self.path)
         for path in [*self.path.iterdir()]:
             if _FILE.fullmatch(path.name) and path.name not in listed:

@@ -1,6 +1,6 @@
 """`Gallery`: embeddings with labels, ids and paths in a folder, to search and to extend."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,23 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold.calibration.stored import select_unseen
 from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.gallery import probes
 from kinfold.gallery.chunk_list import append_items, drop_items
-from kinfold.gallery.chunks import Chunk
-from kinfold.gallery.exact_search import search_chunks
 from kinfold.gallery.folder import GalleryFolder
 from kinfold.gallery.inputs import check_distance, check_unique, get_dim, to_strings
 from kinfold.gallery.item_table import ItemTable
-from kinfold.gallery.matches import Match, Matches
-from kinfold.metrics._ranking.rows import check_rows, normalize_rows
-from kinfold.metrics.inputs import to_rows
+from kinfold.gallery.open_set import Identification, Identifications, OpenSetThreshold, draw_probes
+from kinfold.gallery.reader import GalleryReader
+from kinfold.seeding import derive_generator
 
 Existing = Literal["raise", "skip", "replace"]
-Progress = Callable[[str, float], None]
 
 
-class Gallery:
+class Gallery(GalleryReader):
     """Unit embeddings with labels, ids and paths, in a folder on disk.
 
     Embeddings are kept as safetensors files, and labels, ids and paths as Parquet files, in chunks. Files are mapped
@@ -43,12 +42,6 @@ class Gallery:
     Raises:
         ValueError: There is no gallery, or a file is missing or damaged.
     """
-
-    def __init__(self, folder: Path | str) -> None:
-        self._files = GalleryFolder(folder)
-        self._manifest: dict[str, Any] = {}
-        self._chunks: list[Chunk] = []
-        self.refresh()
 
     @staticmethod
     def create(
@@ -89,98 +82,8 @@ class Gallery:
         """Open a gallery; the same as `Gallery(folder)`."""
         return Gallery(folder)
 
-    def refresh(self) -> None:
-        """Show what is on disk now."""
-        self._show(self._files.read())
-
-    @property
-    def folder(self) -> Path:
-        """The folder."""
-        return self._files.path
-
-    @property
-    def dim(self) -> int:
-        """The length of an embedding."""
-        dim: int = self._manifest["dim"]
-        return dim
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The fingerprint of the model and transform that made the embeddings; None where it is not known."""
-        fingerprint: str | None = self._manifest["fingerprint"]
-        return fingerprint
-
-    @property
-    def items(self) -> ItemTable:
-        """Keys, ids, labels and paths of all items, as Arrow arrays."""
-        return ItemTable.concatenate([chunk.read_items() for chunk in self._chunks])
-
-    @property
-    def labels(self) -> list[str]:
-        """The label of each item."""
-        labels: list[str] = self.items.labels.to_pylist()
-        return labels
-
-    @property
-    def ids(self) -> list[str]:
-        """The id of each item."""
-        ids: list[str] = self.items.ids.to_pylist()
-        return ids
-
-    @property
-    def classes(self) -> list[str]:
-        """The different labels, sorted, without the empty one."""
-        return sorted({*self.items.labels.unique().to_pylist()} - {""})
-
-    @property
-    def chunks(self) -> list[Tensor]:
-        """The unit embeddings in pieces, float32 (N_i, dim), in mapped memory; they must not be changed."""
-        return [chunk.read_vectors() for chunk in self._chunks]
-
-    def embeddings(self) -> Tensor:
-        """Return a copy of all unit embeddings, float32 (N, dim)."""
-        return torch.cat(self.chunks) if self._chunks else torch.empty(0, self.dim)
-
-    def __len__(self) -> int:
-        return sum(chunk.count for chunk in self._chunks)
-
     def __repr__(self) -> str:
         return f"<Gallery {str(self.folder)!r}: {len(self):,} items of {self.dim} numbers>"
-
-    def info(self, verify: bool = False) -> dict[str, Any]:
-        """Return counts, the model, and the size on disk.
-
-        Args:
-            verify: Check the sha256 of every file first.
-
-        Raises:
-            ValueError: A file is damaged.
-        """
-        if verify:
-            self.verify()
-        sizes = [path.stat().st_size for path in self.folder.iterdir() if path.is_file()]
-        labels = self.items.labels.unique().to_pylist()
-        return {
-            "folder": str(self.folder),
-            "items": len(self),
-            "classes": len({*labels} - {""}),
-            "dim": self.dim,
-            "chunks": len(self._chunks),
-            "bytes": sum(sizes),
-            "model": self._manifest["model"],
-            "fingerprint": self.fingerprint,
-            "verified": verify,
-        }
-
-    def verify(self) -> None:
-        """Check the sha256 and the contents of every file now.
-
-        Raises:
-            ValueError: A file is damaged; the message names it.
-        """
-        for chunk in self._chunks:
-            chunk.read_vectors()
-            chunk.read_items()
 
     def add(
         self,
@@ -271,90 +174,96 @@ class Gallery:
         self.refresh()
         return removed
 
-    def search(
+    def calibrate(
+        self, run: EmbeddingRun, far: float = 1e-2, *, split: str | None = None, seed: int = 0
+    ) -> OpenSetThreshold:
+        """Keep probes of unseen classes of a run, so that `identify` can answer "none of these" at a stated rate.
+
+        Args:
+            run: The run that made the gallery.
+            far: The rate at which items of unknown classes may be given a label.
+            split: "test" or "validation"; None takes the test classes where they may be looked at.
+            seed: Draws up to 20 items of each class.
+
+        Returns:
+            The threshold for the gallery as it is.
+
+        Raises:
+            ValueError: The run did not make the gallery, or all of its unseen classes are in the gallery.
+        """
+        check_distance(run)
+        self.check_fingerprint(fingerprint_run(run))
+        name, dataset, selected = select_unseen(run, split)
+        rows = draw_probes(dataset.labels, derive_generator(seed, 24))
+        mask = np.zeros(len(dataset), dtype=bool)
+        mask[rows.numpy()] = True
+        labels = [dataset.classes[number] for number in dataset.labels[rows].tolist()]
+        origin = f"{name} classes of {run.folder.resolve().name}"
+        return self.set_probes(run.embed(dataset.where(mask)), labels, far, origin=origin, may_guarantee=not selected)
+
+    def set_probes(
         self,
-        queries: Any,
-        k: int = 10,
+        embeddings: Any,
+        labels: Sequence[Any] | Array | Tensor,
+        far: float,
         *,
-        run: EmbeddingRun | None = None,
-        fingerprint: str | None = None,
-    ) -> Matches:
-        """Find the nearest items of each query by the exact cosine.
+        origin: str = "",
+        may_guarantee: bool = True,
+    ) -> OpenSetThreshold:
+        """Keep items of unknown classes, which decide what `identify` accepts; see `calibrate`.
+
+        Args:
+            embeddings: (P, dim), of classes that the model has not seen.
+            labels: Their classes. Those that are in the gallery, now or later, are left out.
+            far: The rate at which items of unknown classes may be given a label.
+            origin: Where they come from, for `info`.
+            may_guarantee: False for classes on which the model was selected: the threshold is an estimate then.
+
+        Raises:
+            ValueError: The rate is not between 0 and 1, or all classes are in the gallery.
+        """
+        if not 0.0 < far < 1.0:
+            raise ValueError(f"far must be above 0 and below 1, got {far}")
+        rows = self._prepare(embeddings, None, None)
+        table = ItemTable.from_lists(
+            np.arange(len(rows)),
+            [str(i) for i in range(len(rows))],
+            to_strings(labels, len(rows), "labels"),
+            [""] * len(rows),
+        )
+        with self._files.edit() as manifest:
+            self._show(manifest)
+            probes.keep(
+                self._files, manifest, rows, table, {"far": far, "origin": origin, "may_guarantee": may_guarantee}
+            )
+            self._show(manifest)
+            self.open_set_threshold()  # raises before anything is kept
+        self.refresh()
+        return self.open_set_threshold()
+
+    def identify(
+        self, queries: Any, *, run: EmbeddingRun | None = None, fingerprint: str | None = None
+    ) -> Identifications:
+        """Name each query by its nearest item, or answer "none of these".
 
         Args:
             queries: (Q, dim), or (dim,) for one query. With `run`: whatever `Run.embed` takes.
-            k: The number of items for each query.
             run: The run that embeds.
             fingerprint: The fingerprint of the model that made the embeddings, where there is no run.
 
-        Raises:
-            ValueError: The queries are of another model or of another length, or the gallery is empty or damaged.
-        """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
-        if not len(self):
-            raise ValueError(f"{self.folder} is empty: add items first")
-        similarities, rows = search_chunks(self._prepare(queries, run, fingerprint), self.chunks, k)
-        return self.describe(similarities, rows)
-
-    def describe(self, similarities: Tensor, rows: Tensor) -> Matches:
-        """Return positions in the gallery (Q, k) with what is known of the items."""
-        starts = np.cumsum([0, *(chunk.count for chunk in self._chunks)])
-        flat = rows.reshape(-1).numpy()
-        chunk_of = np.searchsorted(starts, flat, side="right") - 1
-        facts: dict[int, tuple[str, str, str]] = {}
-        for number in np.unique(chunk_of[flat >= 0]).tolist():
-            positions = np.unique(flat[(chunk_of == number) & (flat >= 0)])
-            part = self._chunks[number].read_items().take(positions - starts[number])
-            columns = (part.ids.to_pylist(), part.labels.to_pylist(), part.paths.to_pylist())
-            facts.update(zip(positions.tolist(), zip(*columns, strict=True), strict=True))
-        items = [
-            [Match(*facts[row], value, row) for value, row in zip(values, positions, strict=True) if row >= 0]
-            for values, positions in zip(similarities.tolist(), rows.tolist(), strict=True)
-        ]
-        return Matches(similarities, rows, items)
-
-    def _prepare(self, embeddings: Any, run: EmbeddingRun | None, fingerprint: str | None) -> Tensor:
-        """Return unit vectors, float32 (N, dim), of what was checked."""
-        if run is not None:
-            if fingerprint is not None:
-                raise ValueError("the fingerprint is that of the run: leave it out")
-            check_distance(run)
-            fingerprint = fingerprint_run(run)
-        self.check_fingerprint(fingerprint)
-        rows = to_rows(embeddings if run is None else run.embed(embeddings))
-        rows = (rows[None] if rows.dim() == 1 else rows).float().cpu()
-        check_rows(rows, "embeddings")
-        if rows.shape[1] != self.dim:
-            raise ValueError(f"the embeddings have {rows.shape[1]} numbers, and those of {self.folder} {self.dim}")
-        return normalize_rows(rows)
-
-    def check_fingerprint(self, fingerprint: str | None) -> None:
-        """Refuse embeddings of another model.
-
-        Args:
-            fingerprint: That of the model; None where it is not known, which is accepted.
+        Returns:
+            Labels with probabilities, and the threshold with the rate that it states.
 
         Raises:
-            ValueError: The gallery was made with another model or transform.
+            ValueError: The gallery is empty or was not calibrated, or the queries do not fit it.
         """
-        if fingerprint is not None and self.fingerprint is not None and fingerprint != self.fingerprint:
-            name = self._manifest["model"].get("run")
-            made = f"by the run {name!r}" if name else "by another model"
-            raise ValueError(
-                f"the embeddings of {self.folder} were made {made} (fingerprint {self.fingerprint[:12]}), and these by "
-                f"a model or transform with the fingerprint {fingerprint[:12]}: embeddings of two models cannot be "
-                "compared. Use the run that made the gallery, or build the gallery again with this one"
-            )
-
-    def _show(self, manifest: dict[str, Any]) -> None:
-        """Map the listed chunks; those that are mapped already stay, with what is known of them."""
-        mapped = {chunk.vectors.path.name: chunk for chunk in self._chunks}
-        dim = manifest["dim"]
-        self._chunks = [
-            mapped.get(entry["vectors"]["file"]) or self._files.open_chunk(entry, dim) for entry in manifest["chunks"]
-        ]
-        self._manifest = manifest
+        threshold = self.open_set_threshold()
+        answers = []
+        for (match,) in self.search(queries, 1, run=run, fingerprint=fingerprint):
+            probability = float(threshold.probability(match.similarity))
+            label = match.label if match.similarity >= threshold.threshold else None
+            answers.append(Identification(label, probability, match.similarity, match.label, match.id))
+        return Identifications(answers, threshold)
 
     def _find_known(self, ids: list[str]) -> list[str]:
         """Return those ids that the gallery has."""
