@@ -40,6 +40,7 @@ WITHOUT_PAPER = {"all", "average", "random", "mlp", "residual", "identity", "fea
 NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
     "adaptation",
+    "audit",
     "calibration",
     "data",
     "dro",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from builtins import list as builtins_list
 
     from kinfold import adaptation as adaptation
+    from kinfold import audit as audit
     from kinfold import calibration as calibration
     from kinfold import data as data
     from kinfold import distributed as distributed
@@ -46,6 +47,7 @@ _LAZY = {
         name: f"kinfold.{name}"
         for name in (
             "adaptation",
+            "audit",
             "calibration",
             "data",
             "distributed",
@@ -87,6 +89,7 @@ __all__ = [
     "__version__",
     "adapt",
     "adaptation",
+    "audit",
     "calibration",
     "data",
     "dro",

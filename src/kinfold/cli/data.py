@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kinfold.cli.audit import audit
 from kinfold.cli.datasets import Changes, load
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.terminal import echo
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kinfold.data import Dataset, ImageCheck
 
 app = typer.Typer(help="Check data sets.", no_args_is_help=True)
+app.command("audit")(audit)
 
 
 @app.command("check")

@@ -27,6 +27,9 @@ def train(
     ] = None,
     data: Annotated[str | None, typer.Option(help="The dataset; short for --set data.name=...")] = None,
     root: Annotated[Path | None, typer.Option(help="Its folder or file; short for --set data.root=...")] = None,
+    drop: Annotated[
+        Path | None, typer.Option(help="Leave out what this CSV file of `kinfold data audit` marks; data.drop.")
+    ] = None,
     loss: Annotated[str | None, typer.Option(help="The loss; short for --set loss.name=...")] = None,
     miner: Annotated[str | None, typer.Option(help="The miner, or none; short for --set miner.name=...")] = None,
     sampler: Annotated[str | None, typer.Option(help="The sampler; short for --set sampler.name=...")] = None,
@@ -61,6 +64,7 @@ def train(
     from kinfold.training.initial_model import inherit_model
 
     options = {"data.name": data, "data.root": str(root.resolve()) if root else None}
+    options |= {"data.drop": str(drop.resolve()) if drop else None}
     options |= {"loss.name": loss, "miner.name": miner, "sampler.name": sampler}
     if start is not None:
         Run.open(start)  # raises where it is not the folder of a run

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from kinfold.data import Dataset, Pipeline, Rows, cache_images, keep_readable, load
+from kinfold.data.dropping import drop_items
 from kinfold.data.folds import assign_fold
 from kinfold.seeding import derive_generator
 from kinfold.training.config.settings import DataConfig
@@ -52,7 +53,8 @@ class HeldOutTest:
 
 def load_dataset(config: DataConfig) -> Dataset:
     """Load the dataset that the configuration names, and assign its splits."""
-    return assign_splits(load(config.name, config.root, **config.options), config)
+    dataset = load(config.name, config.root, **config.options)
+    return assign_splits(dataset if config.drop is None else drop_items(dataset, config.drop), config)
 
 
 def assign_splits(dataset: Dataset, config: DataConfig) -> Dataset:

@@ -40,6 +40,7 @@ class DataConfig:
         short_side: Resize cached images to this short side, in pixels.
         errors: "skip" leaves unreadable images out of the run.
         workers: Processes that read images.
+        drop: A CSV file of `kinfold data audit`: items that it marks with drop = yes are left out.
     """
 
     name: str = "glyphs"
@@ -56,6 +57,7 @@ class DataConfig:
     short_side: int | None = None
     errors: Literal["raise", "skip"] = "raise"
     workers: int = 0
+    drop: str | None = None
 
 
 @dataclass(frozen=True)

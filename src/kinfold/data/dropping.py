@@ -1,0 +1,50 @@
+"""Leave out the items of a dataset that a CSV file of an audit names."""
+
+from pathlib import Path
+
+import numpy as np
+
+from kinfold.data.column_files import read_columns
+from kinfold.data.dataset import Dataset
+
+
+def drop_items(dataset: Dataset, file: Path | str) -> Dataset:
+    """Return a dataset without the rows that an audit, or you, marked with drop = yes.
+
+    Args:
+        dataset: The dataset that was audited.
+        file: The CSV file, with the columns row, drop and class.
+
+    Returns:
+        The other items; classes without items are gone.
+
+    Raises:
+        ValueError: The file is of another dataset, or would leave nothing.
+
+    Examples:
+        >>> from kinfold.data import Rows, create_dataset
+        >>> data = create_dataset("birds", Rows(np.eye(3)), ["wren", "crow", "wren"], ["train"] * 3)
+        >>> path = getfixture("tmp_path") / "audit.csv"
+        >>> _ = path.write_text("row,drop,class\\n0,yes,wren\\n1,no,crow\\n")
+        >>> len(drop_items(data, path))
+        2
+    """
+    columns = read_columns(file)
+    marks, labels = columns.require("drop"), columns.require("class")
+    try:
+        rows = columns.require("row").astype(np.int64)
+    except ValueError as error:
+        raise ValueError(f"{file}: the column row must hold integers: {error}") from None
+    keep = np.ones(len(dataset), dtype=bool)
+    for row, mark, label in zip(rows.tolist(), marks.tolist(), labels.tolist(), strict=True):
+        if mark not in ("yes", "no"):
+            raise ValueError(f"{file}: drop must be yes or no, got {mark!r} for row {row}")
+        if not 0 <= row < len(dataset) or dataset.classes[int(dataset.labels[row])] != label:
+            raise ValueError(
+                f"{file} is of another dataset: row {row} of {dataset.name} is not of the class {label!r}; audit this "
+                "dataset again"
+            )
+        keep[row] &= mark != "yes"
+    if not keep.any():
+        raise ValueError(f"{file} would leave no item of {dataset.name}")
+    return dataset if keep.all() else dataset.where(keep, relabel=True)
