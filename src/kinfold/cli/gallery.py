@@ -12,7 +12,7 @@ from kinfold.cli.runs import open_for_use
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.gallery import Gallery
+    from kinfold.gallery import Gallery, Matches
 
 app = typer.Typer(help="Build, extend and search galleries of embeddings.", no_args_is_help=True)
 
@@ -107,6 +107,9 @@ def search(
     query: Annotated[str, typer.Argument(help="An image, or an .npy file: rows of features or embeddings.")],
     run: RunOption = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many neighbors.")] = 10,
+    upgrade: Annotated[
+        Path | None, typer.Option(help="A map of `kinfold upgrade`, for the run of a newer model.")
+    ] = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
 ) -> None:
@@ -120,7 +123,10 @@ def search(
     from kinfold.gallery import Gallery
 
     opened = Gallery.open(gallery)
-    matches = opened.search(_read_query(query, run), k, run=None if run is None else open_for_use(run))
+    if upgrade is None:
+        matches = opened.search(_read_query(query, run), k, run=None if run is None else open_for_use(run))
+    else:
+        matches = _search_mapped(opened, query, run, upgrade, k)
     if as_json:
         results = [[match.to_dict() for match in each] for each in matches]
         echo(json.dumps({"gallery": str(gallery), "items": len(opened), "queries": results}, indent=2))
@@ -180,6 +186,29 @@ def info(
         echo(f"{name}: {value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{name}: {value}")
 
 
+@app.command("export")
+def export(
+    gallery: Folder,
+    to: Annotated[str, typer.Option(help="parquet, faiss, usearch, lancedb or qdrant.")],
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="A file; a folder for lancedb and qdrant, or a Qdrant address.")
+    ],
+) -> None:
+    """Copy a gallery for another program.
+
+    Example: `kinfold gallery export birds.gallery --to faiss --out birds.faiss`
+    """
+    from kinfold import registry
+    from kinfold.gallery import Gallery
+    from kinfold.gallery.exports import EXPORTS
+
+    if to not in EXPORTS:
+        raise ValueError(f"unknown format {to!r}{registry.suggest(to, [*EXPORTS])}; it is one of {', '.join(EXPORTS)}")
+    opened = Gallery.open(gallery)
+    EXPORTS[to](opened, out if out.startswith("http") else Path(out))  # type: ignore[arg-type]
+    echo(f"{out}: {len(opened):,} items")
+
+
 def _add(
     opened: "Gallery",
     items: str,
@@ -210,6 +239,19 @@ def _add(
     replaced = before + added - len(opened)
     changes = f"{added - replaced:,} added" + (f", {replaced:,} replaced" if replaced else "")
     echo(f"{opened.folder}: {changes}, {len(opened):,} items of {facts['classes']:,} classes")
+
+
+def _search_mapped(opened: "Gallery", query: str, run: Path | None, upgrade: Path, k: int) -> "Matches":
+    """Search with the embeddings of a newer run, mapped to the space of the gallery."""
+    from kinfold.embedding import fingerprint_run
+    from kinfold.gallery.upgrade import SpaceMap
+
+    if run is None:
+        raise ValueError("--upgrade needs --run, the run of the newer model")
+    newer, fitted = open_for_use(run), SpaceMap.load(upgrade)
+    if fingerprint_run(newer) != fitted.source:
+        raise ValueError(f"{upgrade} maps from another run than {run}: run `kinfold upgrade` with this one")
+    return opened.search(fitted(newer.embed(_read_query(query, run))), k, fingerprint=fitted.target)
 
 
 def _load_items(items: str) -> Any:

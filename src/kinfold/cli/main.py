@@ -23,6 +23,7 @@ from kinfold.cli.reproduce import reproduce
 from kinfold.cli.search import search
 from kinfold.cli.terminal import echo, echo_error
 from kinfold.cli.train import train
+from kinfold.cli.upgrade import upgrade
 
 # of click, or of the copy of click that newer versions of typer contain
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -46,6 +47,7 @@ app.add_typer(data.app, name="data")
 app.command("search")(search)
 app.add_typer(gallery.app, name="gallery")
 app.command("calibrate")(calibrate)
+app.command("upgrade")(upgrade)
 app.command("export")(export)
 app.command("compress")(compress)
 app.command("report")(report)
