@@ -10,8 +10,8 @@ import kinfold
 from kinfold.cli import data, gallery
 from kinfold.cli.adapt import adapt
 from kinfold.cli.bench import bench
-from kinfold.cli.compress import compress
 from kinfold.cli.calibrate import calibrate
+from kinfold.cli.compress import compress
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
 from kinfold.cli.embed import embed
