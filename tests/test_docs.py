@@ -293,6 +293,8 @@ def quick_start():
 
 
 def shorten(arguments):
+    if arguments[1] == "adapt":
+        return [*arguments, "--minutes", "0.01"]
     if arguments[1] != "train" or "--resume" in arguments:
         return arguments
     changes = SHORT | (SHORT_ON_GLYPHS if arguments[2] == "glyphs" else {})
@@ -330,5 +332,5 @@ def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatc
     assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(commands_run)
     assert (tmp_path / "neighbors.png").is_file()
     assert (tmp_path / "runs" / "photos" / "report.html").is_file()
-    for run in ("first", "photos", "table", "head", "proxies", "topk"):
+    for run in ("first", "photos", "table", "head", "proxies", "topk", "adapted"):
         assert kinfold.training.Run.open(tmp_path / "runs" / run).finished, run

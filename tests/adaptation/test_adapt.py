@@ -13,8 +13,8 @@ from kinfold.adaptation.plan import Plan, TrialTimes, estimate_race, make_plan
 from kinfold.data import Rows, create_dataset
 from tests.adaptation.problems import noisy_classes, shuffled
 
-SMALL = Plan(repeats=2, head_repeats=2, head_steps=20, race=3, max_rows=3000, threads=1)
-LINEAR = Plan(repeats=3, head_repeats=0, head_steps=0, race=0, max_rows=3000, threads=1)
+SMALL = Plan(repeats=2, head_repeats=2, head_steps=20, race=3, residual=True, max_rows=3000, threads=1)
+LINEAR = Plan(repeats=3, head_repeats=0, head_steps=0, race=0, residual=False, max_rows=3000, threads=1)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_few_rows_of_many_columns_and_names_as_labels_work(tmp_path, plan):
     names = np.array([f"class {label}" for label in labels])
     adaptation = kinfold.adapt(rows, names, tmp_path / "run")
     assert adaptation.embed(rows).shape[0] == 50
-    assert "not enough time to train heads" in adaptation.verdict
+    assert "no time for the linear head and the residual head" in adaptation.verdict
 
 
 def test_a_killed_adaptation_continues_and_ends_as_it_would_have(tmp_path, plan, monkeypatch):
@@ -171,7 +171,9 @@ def test_a_plan_fits_into_its_minutes_and_more_minutes_never_plan_less():
     assert plans[0].head_steps == 0
     assert [plan.head_steps for plan in plans] == sorted(plan.head_steps for plan in plans)
     five = plans[2]
-    seconds = 4 * five.repeats * times.split + estimate_race(times, five.head_steps, five.race, five.head_repeats)
+    seconds = 4 * five.repeats * times.split + estimate_race(
+        times, five.head_steps, five.race, five.head_repeats, five.residual
+    )
     assert seconds <= 300
 
 

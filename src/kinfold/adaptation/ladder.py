@@ -94,7 +94,8 @@ class Ladder:
 
     def climb(self) -> Winner:
         """Take every step that helps; `rows` tells what was tried."""
-        steps = [name for name in STEPS if self.plan.head_steps or not STEPS[name]]
+        trained = {"linear head": self.plan.head_steps > 0, "residual head": self.plan.residual}
+        steps = [name for name in STEPS if trained.get(name, True)]
         self._measure_linear()
         given = {split.number: self._score(self._linear[AS_GIVEN][split.number]) for split in self.splits}
         self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, given, [self._linear] * 2))
@@ -103,8 +104,7 @@ class Ladder:
         for step in STEPS:
             self._seconds = 0.0
             if step not in steps:
-                note = "skipped: there is not enough time to train heads; give more minutes"
-                self.rows.append(LadderRow(step, note=note))
+                self.rows.append(LadderRow(step, note="skipped: there is not enough time for it; give more minutes"))
                 continue
             if not STEPS[step]:
                 names = {candidate.name for candidate in self._list_linear(step)}

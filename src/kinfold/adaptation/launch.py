@@ -107,7 +107,7 @@ def adapt(
         repeated = int((torch.bincount(train_labels) > 1).sum())
         if classes < MIN_CLASSES or repeated < MIN_CLASSES:
             reason = _explain_few_classes(classes, repeated)
-            _write_plan(files, Plan(0, 0, 0, 0, _MAX_ROWS, threads), dataset, settings, minutes)
+            _write_plan(files, Plan(0, 0, 0, 0, False, _MAX_ROWS, threads), dataset, settings, minutes)
             winner, rows = Winner(LinearCandidate(None)), [LadderRow(AS_GIVEN, note=reason)]
             verdict = f"{reason}. Nothing was tried, and the input space is returned."
         else:
@@ -270,8 +270,8 @@ def _fit_winner(
 
 def _phrase_verdict(rows: Sequence[LadderRow]) -> str:
     taken = [row for row in rows if row.taken]
-    skipped = next((row.note for row in rows if row.note), "")
-    end = f" ({skipped.removeprefix('skipped: ')}.)" if skipped else ""
+    skipped = [f"the {row.step}" for row in rows if row.note]
+    end = f" There was no time for {' and '.join(skipped)}: more minutes may help." if skipped else ""
     if not taken:
         return f"{NO_HELP}, so the input space is returned.{end}"
     first, last = rows[0], taken[-1]

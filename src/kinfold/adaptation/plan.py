@@ -5,28 +5,26 @@ from typing import Any
 
 from kinfold.adaptation.class_splits import FOLDS
 
-# What a race of heads may cost, most expensive first: steps, candidates of the race, repeats of the splits. The first
-# that fits into the time is taken.
+# What a race of heads may cost, best first: steps, candidates of the race, repeats of the splits, and whether residual
+# heads are trained too. The first that fits into the time is taken.
 _RACES = (
-    (800, 30, 3),
-    (600, 30, 3),
-    (600, 20, 2),
-    (400, 20, 2),
-    (400, 12, 2),
-    (300, 12, 2),
-    (200, 12, 2),
-    (200, 8, 2),
-    (100, 8, 2),
-    (100, 4, 2),
-    (50, 4, 2),
+    (800, 30, 3, True),
+    (600, 30, 3, True),
+    (600, 20, 2, True),
+    (400, 20, 2, True),
+    (400, 12, 2, True),
+    (300, 12, 2, True),
+    (300, 6, 2, True),
+    (400, 6, 2, False),
+    (300, 6, 2, False),
+    (200, 4, 2, False),
+    (100, 4, 2, False),
 )
 _REPEATS = (5, 4, 3, 2)  # of the splits for linear maps
 _LINEAR_SHARE = 0.3  # of the time, at most, before repeats are reduced
 _RESIDUAL_COST = 2.5  # of a step of the residual head, in steps of the linear one
 MEASUREMENTS = 4  # of a training, after its start
 KEPT = 3  # one of so many candidates survives a round of the race
-
-SHAPE = {"repeats": int, "head_repeats": int, "head_steps": int, "race": int, "max_rows": int, "threads": int}
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,7 @@ class Plan:
         head_repeats: Those for trained heads.
         head_steps: Training steps of a head; 0 trains none.
         race: Candidates at the start of the race of linear heads.
+        residual: Whether residual heads are trained.
         max_rows: Rows of held-out classes that are measured on a split, at most.
         threads: Threads of torch; another number would round differently.
     """
@@ -46,6 +45,7 @@ class Plan:
     head_repeats: int
     head_steps: int
     race: int
+    residual: bool
     max_rows: int
     threads: int
 
@@ -81,30 +81,31 @@ def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) ->
     Examples:
         >>> plan = make_plan(TrialTimes(split=2.0, step=0.005, overhead=0.5), minutes=10, max_rows=3000, threads=1)
         >>> plan.repeats, plan.head_steps, plan.race
-        (5, 600, 20)
+        (5, 600, 30)
     """
     seconds = 60 * minutes
     repeats = next(
         (count for count in _REPEATS if count * FOLDS * times.split <= _LINEAR_SHARE * seconds), _REPEATS[-1]
     )
     left = seconds - repeats * FOLDS * times.split
-    for steps, race, head_repeats in _RACES:
-        if head_repeats <= repeats and estimate_race(times, steps, race, head_repeats) <= left:
-            return Plan(repeats, head_repeats, steps, race, max_rows, threads)
-    return Plan(repeats, 0, 0, 0, max_rows, threads)
+    for steps, race, head_repeats, residual in _RACES:
+        if head_repeats <= repeats and estimate_race(times, steps, race, head_repeats, residual) <= left:
+            return Plan(repeats, head_repeats, steps, race, residual, max_rows, threads)
+    return Plan(repeats, 0, 0, 0, False, max_rows, threads)
 
 
-def estimate_race(times: TrialTimes, steps: int, race: int, repeats: int) -> float:
-    """Return the seconds that both trained steps of the ladder and the final fit take, at most."""
+def estimate_race(times: TrialTimes, steps: int, race: int, repeats: int, residual: bool) -> float:
+    """Return the seconds that the trained steps of the ladder and the final fit take, at most."""
     splits = FOLDS * repeats
     finalists = 2
-    # (trainings, steps of each, cost of a step): two rounds of the race, finalists, residual heads, the final fit
+    # (trainings, steps of each, cost of a step): two rounds of the race, finalists, the final fit, residual heads
     parts = [
         (2 * race, steps // 4, 1.0),
         (FOLDS * -(-race // KEPT), steps // 2, 1.0),
         (finalists * splits, steps, 1.0),
-        (2 * 2 * finalists, steps // 2, _RESIDUAL_COST),
-        (finalists * splits, steps, _RESIDUAL_COST),
-        (1, steps, _RESIDUAL_COST),
+        (1, steps, _RESIDUAL_COST if residual else 1.0),
     ]
+    if residual:
+        parts.append((2 * 2 * finalists, steps // 2, _RESIDUAL_COST))
+        parts.append((finalists * splits, steps, _RESIDUAL_COST))
     return sum(count * (times.overhead + each * cost * times.step) for count, each, cost in parts)

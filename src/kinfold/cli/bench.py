@@ -29,6 +29,13 @@ def bench(
     root: Annotated[
         list[str] | None, typer.Option(help="Folder or file of a data set, as in `cub=photos/cub`; may be repeated.")
     ] = None,
+    losses: Annotated[
+        str | None,
+        typer.Option(help="Without a suite: losses to compare on the feature file --root, as in margin,triplet."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="With --losses: time for all runs, which sets the steps.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core if left out.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
     timeout: Annotated[
@@ -48,6 +55,8 @@ def bench(
 
     Example: `kinfold bench suite.toml --out bench/birds --jobs 2`
 
+    Without a suite: `kinfold bench --losses margin,multi-similarity --root clip.npz --minutes 30`
+
     After a stop or a kill, the same command continues. A run whose process is killed is tried again at once. A run that
     fails does not stop the others; the next start tries it again (exit code 1 if any failed).
     """
@@ -55,13 +64,20 @@ def bench(
     from kinfold.experiments import Bench, Interrupted, run_bench
     from kinfold.experiments.runner import check_methods
 
-    parsed = _read_suite(suite, resume, changes or [], _parse_roots(root or []))
+    count = len(os.sched_getaffinity(0)) if jobs is None else jobs
+    if losses is None:
+        if minutes is not None:
+            raise ValueError("--minutes sets the steps of --losses; a suite has its own training.steps")
+        parsed = _read_suite(suite, resume, changes or [], _parse_roots(root or []))
+    else:
+        if suite is not None or resume is not None or changes:
+            raise ValueError("--losses makes a suite of its own: leave the .toml file, --resume and --set out")
+        parsed = _make_suite(losses, root or [], minutes, count, out)
     folder = resume or out or Path("bench") / parsed.name
     check_methods(parsed)
     if dry_run:
         _print_plan(parsed, as_json)
         return
-    count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     try:
         with show_bench_progress(enabled=not as_json) as watch:
             workers = _create_workers(cluster, count, threads, timeout)
@@ -93,6 +109,18 @@ def _read_suite(suite: Path | None, resume: Path | None, changes: list[str], roo
     if suite is None:
         raise ValueError("give a suite, as in `kinfold bench suite.toml`, or --resume FOLDER")
     return read_suite(suite, changes, roots)
+
+
+def _make_suite(losses: str, root: list[str], minutes: float | None, jobs: int, out: Path | None) -> "Suite":
+    from kinfold.experiments import Bench
+    from kinfold.experiments.loss_suite import make_loss_suite
+
+    if len(root) != 1:
+        raise ValueError("--losses compares on one feature file: give it as --root clip.npz")
+    folder = out or Path("bench") / f"{Path(root[0]).stem}-losses"
+    if (folder / "suite.toml").is_file():
+        return Bench.open(folder).suite  # the trial is over: its steps are kept
+    return make_loss_suite(root[0], losses.split(","), minutes, jobs=jobs)
 
 
 def _parse_roots(entries: list[str]) -> dict[str, str]:

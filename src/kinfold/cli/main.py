@@ -34,7 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
 )
 app.command("demo")(demo)
 app.command("train")(train)
