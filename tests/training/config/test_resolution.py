@@ -38,7 +38,7 @@ def test_auto_resolves_to_the_defaults_of_the_loss():
         ({"backbone": "conv4"}, (4e-3, 4e-3), (5, 25, 4)),
         ({"backbone": "conv4", "weights": "runs/first"}, (4e-3, 4e-3), (5, 25, 4)),
         ({"backbone": "efficientnet-lite0", "weights": "imagenet"}, (1e-5, 1e-4), (1, 1, 1)),
-        ({"backbone": "efficientnet-lite0", "weights": "imagenet", "init": "half-whiten"}, (1e-5, 1e-5), (1, 1, 1)),
+        ({"backbone": "efficientnet-lite0", "weights": "imagenet", "init": "half-whiten"}, (1e-5, 1e-5), (1, 10, 1)),
     ],
 )
 def test_automatic_learning_rates_depend_on_the_network_and_the_loss(model, rates, divisors):

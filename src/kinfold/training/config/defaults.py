@@ -40,7 +40,7 @@ RATE_DIVISORS = {
     "features": {"quadruplet": 5.0, "dro-max": 25.0},
     "conv4": {"quadruplet": 5.0, "dro-max": 25.0, "proxies": 4.0},
     "pretrained": {},
-    "pretrained-components": {},
+    "pretrained-components": {"dro-max": 10.0},  # at 1e-5 it falls below its start and stays there
 }
 # Initial length of embeddings for losses on raw vectors. At length 1 their exponentials weight all pairs alike.
 RAW_LENGTH = 5.0
