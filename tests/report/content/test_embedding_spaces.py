@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from kinfold.report import collect_content
+from kinfold.report.content.embedding_spaces import choose_repeats
+from kinfold.report.content.inputs import find_inputs
 from kinfold.report.content.json_values import decode_array
 from kinfold.training import Run
 from tests.report.runs import EACH, feature_run
@@ -49,3 +51,13 @@ def test_other_weights_give_another_space(tmp_path):
     mine.run_folder.finish(state["step"], state["model"], mine.scores)
     after = collect_content(mine.folder)["spaces"][0]
     assert after["neighbor_scores"] == expected["neighbor_scores"] != before["neighbor_scores"]
+
+
+def test_chosen_methods_are_shown_on_every_dataset_and_unknown_ones_come_with_the_nearest(bench):
+    inputs = find_inputs(bench)
+    names = [method.name for method, _ in choose_repeats(inputs, ["contrastive"])]
+    assert {*names} == {"contrastive"}
+    shown = {(method.data, method.name) for method, _ in choose_repeats(inputs, ["all"])}
+    assert shown == {(method.data, method.name) for method in inputs.methods if method.runs}
+    with pytest.raises(ValueError, match=r"there is no method 'contrastiv' .did you mean 'contrastive'"):
+        choose_repeats(inputs, ["contrastiv"])
