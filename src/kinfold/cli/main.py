@@ -11,6 +11,7 @@ from kinfold.cli import data, gallery
 from kinfold.cli.adapt import adapt
 from kinfold.cli.bench import bench
 from kinfold.cli.calibrate import calibrate
+from kinfold.cli.check import check
 from kinfold.cli.compress import compress
 from kinfold.cli.demo import demo
 from kinfold.cli.doctor import doctor
@@ -51,6 +52,7 @@ app.command("upgrade")(upgrade)
 app.command("export")(export)
 app.command("compress")(compress)
 app.command("report")(report)
+app.command("check")(check)
 app.command("list")(listing)
 app.command("doctor")(doctor)
 

@@ -95,7 +95,8 @@ def load_second_device() -> torch.device:
         The device "second:0". Tensors get there by `.to("second")` and `device="second"`.
 
     Raises:
-        SecondDeviceError: There is no compiler, it fails, or the process has another device of this kind.
+        SecondDeviceError: There is no compiler, it fails, the process has another device of this kind, or it has
+            computed a gradient before.
 
     Example:
         ```python
@@ -110,7 +111,15 @@ def load_second_device() -> torch.device:
         backend_registration.generate_methods_for_privateuse1_backend()
     except RuntimeError as error:
         raise SecondDeviceError(f"torch refuses the second device: {error}") from None
-    return torch.device(DEVICE_NAME, 0)
+    device = torch.device(DEVICE_NAME, 0)
+    try:
+        leaf = torch.ones((), device=device, requires_grad=True)
+        torch.autograd.grad(leaf * 2, leaf)
+    except RuntimeError as error:
+        raise SecondDeviceError(
+            "load the second device before the first backward() of the process: torch starts its threads then"
+        ) from error
+    return device
 
 
 @contextmanager

@@ -1,0 +1,188 @@
+"""Check every loss of the installed pytorch-metric-learning and write docs/peer-losses.md.
+
+python -m benchmarks.peer_losses
+"""
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from kinfold.testing import CHECKS, LossReport, check_loss
+
+PAGE = Path(__file__).parent.parent / "docs" / "peer-losses.md"
+DIM, CLASSES = 16, 6
+
+# not losses of embeddings and labels by themselves
+WRAPPERS = {
+    "BaseLossWrapper",
+    "BaseMetricLossFunction",
+    "CrossBatchMemory",
+    "GenericPairLoss",
+    "ManifoldLoss",  # takes no labels
+    "MultipleLosses",
+    "SelfSupervisedLoss",
+    "VICRegLoss",  # takes two views and no labels
+    "WeightRegularizerMixin",
+}
+# arguments without a default
+ARGUMENTS = {
+    "P2SGradLoss": f"descriptors_dim={DIM}, num_classes={CLASSES}",
+    "RankedListLoss": "margin=0.4, Tn=10",
+}
+CLASS_VECTORS = f"num_classes={CLASSES}, embedding_size={DIM}"
+# what a loss declares is no fault of it
+BY_DEFINITION = {
+    ("CircleLoss", "gradient"): "its weights carry no gradient, as the paper defines them",
+    ("NPairsLoss", "permutation"): "it takes one pair of each class, the first one",
+}
+
+# A batch for each check, and what to print. Runs with torch and the peer alone.
+SETUP = """import torch
+from pytorch_metric_learning import losses
+
+x = torch.randn(24, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+y = torch.arange(24) % 6
+loss = losses.{call}
+"""
+BATCHES = {
+    "empty batch": "x, y = x[:0].float(), y[:0]",
+    "one item": "x, y = x[:1].float(), y[:1]",
+    "one class": "x, y = x[:6].float(), torch.full((6,), 2)",
+    "all classes different": "x, y = x[:6].float(), torch.arange(6)",
+    "duplicates": "x, y = x[[0, 0, 0, 1, 1, 2]].float(), torch.tensor([0, 0, 1, 1, 2, 2])",
+    "equal rows": "x, y = torch.ones(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])",
+    "zero rows": "x, y = torch.zeros(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])",
+    "large rows": "x, y = x[:6].float() * 1e4, torch.tensor([0, 0, 1, 1, 2, 2])",
+    "float16": "x = x.half()",
+    "bfloat16": "x = x.bfloat16()",
+}
+DIFFERENTIATE = "x.requires_grad_()\nvalue = loss.to(x.dtype if x.dtype == torch.float64 else torch.float32)(x, y)\n"
+OTHERS = {
+    "NaN": "x[3, 2] = float('nan')\nprint(loss.double()(x, y))  # a number though an embedding is NaN, or an error",
+    "float32": "print(loss.double()(x, y).dtype, loss.double()(x, y), loss.float()(x.float(), y))",
+    "autocast": "print(loss.float()(x.float(), y))\nwith torch.autocast('cpu', torch.bfloat16):\n"
+    "    print(loss(x.float(), y))",
+    "permutation": "order = torch.randperm(24)\nloss.double()\nprint(loss(x, y), loss(x[order], y[order]))",
+    "relabeling": "names = torch.tensor([-7, 2**40, 2**40 + 1, 3, 2**33, 0])\nprint(loss(x, y), loss(x, names[y]))",
+    "gradient": "x.requires_grad_()\ntorch.autograd.gradcheck(lambda e: loss.double()(e, y), x)",
+    "ranks": "for seed in range(4):\n    torch.manual_seed(seed)\n    print(loss.double()(x, y))",
+    "random state": "before = torch.get_rng_state()\nloss.double()(x, y)\n"
+    "print(torch.equal(before, torch.get_rng_state()))",
+}
+
+
+def create(name: str) -> nn.Module:
+    """Create a loss of the peer with its defaults, and class vectors where it has them."""
+    from pytorch_metric_learning import losses
+
+    created: nn.Module = eval(write_call(name), {name: getattr(losses, name)})
+    return created
+
+
+def write_call(name: str) -> str:
+    """Return the expression that creates a loss of the peer."""
+    from pytorch_metric_learning import losses
+
+    if name in ARGUMENTS:
+        return f"{name}({ARGUMENTS[name]})"
+    try:
+        getattr(losses, name)()
+    except (TypeError, KeyError):
+        return f"{name}({CLASS_VECTORS})"
+    return f"{name}()"
+
+
+def list_losses() -> list[str]:
+    """Names of the losses of the peer."""
+    from pytorch_metric_learning import losses
+
+    kinds = {name: kind for name, kind in vars(losses).items() if inspect.isclass(kind)}
+    return sorted(name for name, kind in kinds.items() if issubclass(kind, nn.Module) and name not in WRAPPERS)
+
+
+def check_all() -> Iterator[LossReport]:
+    """Check the losses one by one."""
+    for name in list_losses():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield check_loss(create(name), dim=DIM, name=name)
+
+
+def write_reproduction(name: str, check: str) -> str | None:
+    """Return code that shows a fault with torch and the peer alone; None if only `kinfold check` shows it."""
+    setup = SETUP.format(call=write_call(name))
+    if check in BATCHES:
+        return f"{setup}{BATCHES[check]}\n{DIFFERENTIATE}value.backward()\nprint(value, x.grad.isfinite().all())"
+    return setup + OTHERS[check] if check in OTHERS else None
+
+
+def format_page(reports: list[LossReport]) -> str:
+    """Write the page."""
+    checks = [check for check in CHECKS if check != "chunks"]
+    lines = [HEAD.format(version=version("pytorch-metric-learning"), torch=torch.__version__, count=len(reports))]
+    lines += ["| loss | holds | fails | waits |", "|---|---:|---|---:|"]
+    for report in reports:
+        findings = [report[check] for check in checks]
+        held = sum(finding.status == "holds" for finding in findings)
+        total = sum(finding.status != "skipped" for finding in findings)
+        names = [_mark(report.loss, finding.check) for finding in report.failures]
+        waits = report["second device"].message.removeprefix("the host waits ").removesuffix(" times")
+        waits = waits if waits.isdigit() else ""
+        lines.append(f"| {report.loss} | {held} of {total} | {', '.join(names)} | {waits} |")
+    notes = dict.fromkeys(_footnotes().values())
+    lines += ["", *(f"{mark} By definition: {text}." for mark, text in notes), "", "## Observations", ""]
+    for check in checks:
+        faults = [(report.loss, report[check].message) for report in reports if report[check].status == "fails"]
+        if not faults:
+            continue
+        lines += [f"### {check}", "", *_describe(check), "", "| loss | observed |", "|---|---|"]
+        lines += [f"| {name} | {_escape(message)} |" for name, message in faults]
+        code = write_reproduction(faults[0][0], check)
+        command = f'kinfold check pytorch_metric_learning.losses:{faults[0][0]} --only "{check}"'
+        lines += ["", *(["```text", command, "```"] if code is None else ["```py", code, "```"]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+HEAD = """# Losses of pytorch-metric-learning under the same checks
+
+[`kinfold check`](checking-a-loss.md) runs on any torch module that is called with embeddings and labels. Here it ran
+on the {count} such losses of pytorch-metric-learning {version} with their default options and torch {torch} on the
+CPU. The last column counts how often the host waits for the [second device](devices.md) in one call.
+
+The checks are the contract of this package, not of that library: a batch without a valid pair, for example, is
+outside of what its documentation promises. Most of its losses keep most of the checks. The losses of this package
+keep all of them but one: `circle` and `hap2s` define weights that carry no gradient (`tests/testing/test_check.py`).
+
+This page is written by `python -m benchmarks.peer_losses`. Each check that fails has code that shows it, for the
+first loss of its table; put another one in its place.
+"""
+
+
+def _footnotes() -> dict[tuple[str, str], tuple[str, str]]:
+    marks = dict(zip(sorted(set(BY_DEFINITION.values())), "¹²³⁴", strict=False))
+    return {key: (marks[text], text) for key, text in BY_DEFINITION.items()}
+
+
+def _mark(name: str, check: str) -> str:
+    note = _footnotes().get((name, check))
+    return check if note is None else f"{check}{note[0]}"
+
+
+def _describe(check: str) -> list[str]:
+    described = inspect.getdoc(CHECKS[check])
+    return [described.splitlines()[0]] if described else ["A finite value with a finite gradient."]
+
+
+def _escape(text: Any) -> str:
+    return str(text).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(format_page([*check_all()]))
+    print(f"wrote {PAGE}")
