@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from kinfold.testing import CHECKS, LossReport, check_loss
+from kinfold.testing import LossReport, check_loss
+from kinfold.testing.loss_checks import CHECKS
 
 PAGE = Path(__file__).parent.parent / "docs" / "peer-losses.md"
 DIM, CLASSES = 16, 6

@@ -10,7 +10,7 @@ from tests.testing.test_check import Faulty
 class Stray(Faulty):
     def forward(self, embeddings, labels):
         value = super(Faulty, self).forward(embeddings, labels)
-        return value + torch.ones(embeddings.shape[0], device="cpu") @ embeddings.sum(dim=1) * 0
+        return value + torch.ones(embeddings.shape[0], dtype=embeddings.dtype, device="cpu") @ embeddings.sum(dim=1) * 0
 
 
 def test_a_tensor_on_the_wrong_device_is_found():

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from kinfold.testing import CHECKS, check_loss
+from kinfold.testing import check_loss
+from kinfold.testing.loss_checks import CHECKS
 from tests.problems import LOSSES, make
 
 FROZEN_WEIGHTS = {"circle", "hap2s"}  # by definition: their gradient is not that of the value

@@ -9,12 +9,10 @@
 """
 
 from kinfold.testing.check import check_loss
-from kinfold.testing.loss_checks import CHECKS
 from kinfold.testing.loss_report import Finding, LossReport
 from kinfold.testing.second_device import SecondDeviceError, count_waits, load_second_device
 
 __all__ = [
-    "CHECKS",
     "Finding",
     "LossReport",
     "SecondDeviceError",

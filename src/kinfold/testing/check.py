@@ -28,7 +28,7 @@ def check_loss(
     Args:
         loss: The loss. If it owns class vectors, it must have at least 6 classes and `dim` dimensions.
         dim: Dimensions of the embeddings that it is called with.
-        checks: Names of checks, keys of `CHECKS`; by default all of them.
+        checks: Names of checks, keys of `loss_checks.CHECKS`; by default all of them.
         device: The device of the check "second device": "cuda", "mps", or "second" for the one of this package, which
             needs g++. None leaves the check out.
         name: The name in the report; by default that of the class.
