@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from kinfold.calibration import control_rate, smallest_certifiable_rate
-from kinfold.calibration.calibrate import estimate_threshold
 from kinfold.calibration.class_pairs import ClassPairTable, build_table
 from kinfold.calibration.drawing import ClassItems
+from kinfold.calibration.thresholds import estimate_threshold
 from kinfold.pairs import normalize
 
 HEADER = """| classes | rate | threshold | mean realized rate | above the rate | mean true-accept rate |

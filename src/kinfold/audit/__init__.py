@@ -2,12 +2,12 @@
 
 | module | what it holds |
 |---|---|
-| `audit` | `audit` |
+| `dataset_audit` | `audit` |
 | `findings` | `Audit`, `Finding` |
 | `label_errors`, `duplicates` | how they are found |
 """
 
-from kinfold.audit.audit import audit
+from kinfold.audit.dataset_audit import audit
 from kinfold.audit.findings import Audit, Finding
 from kinfold.audit.label_errors import LabelCheck, check_labels
 

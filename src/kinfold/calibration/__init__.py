@@ -2,19 +2,19 @@
 
 | module | what it holds |
 |---|---|
-| `calibrate` | `calibrate`: threshold, interval, probabilities and thresholds of identification |
+| `thresholds` | `calibrate`: threshold, interval, probabilities and thresholds of identification |
 | `stored` | `calibrate_run`, `read_calibration`: the calibration of a run |
 | `result` | `Calibration` |
 | `risk_control` | thresholds with a guarantee |
 | `probability`, `identification`, `class_pairs`, `drawing` | what these are computed from |
 """
 
-from kinfold.calibration.calibrate import calibrate
 from kinfold.calibration.identification import IdentificationPoint
 from kinfold.calibration.probability import ProbabilityMap, Reliability
 from kinfold.calibration.result import Calibration
 from kinfold.calibration.risk_control import control_rate, smallest_certifiable_rate
 from kinfold.calibration.stored import calibrate_run, read_calibration
+from kinfold.calibration.thresholds import calibrate
 
 __all__ = [
     "Calibration",

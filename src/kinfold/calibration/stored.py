@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kinfold.calibration.calibrate import calibrate
 from kinfold.calibration.result import SHAPE, Calibration
+from kinfold.calibration.thresholds import calibrate
 from kinfold.data.dataset import Dataset
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
 from kinfold.files.documents import read_result, write_result
