@@ -37,6 +37,8 @@ SETS: dict[str, dict[str, Any]] = {
     "kl": {"gamma": 0.1},
     "kl-ball": {"effective": 2560},
     "chi-square": {"effective": 2560},
+    "trim": {"k": 1280},
+    "optimistic-kl": {"gamma": 0.1},
 }
 Ratios = dict[str, dict[str, float]]
 

@@ -1,6 +1,6 @@
 """One of each uncertainty set, for what all of them have in common."""
 
-from kinfold.dro import KL, Average, ChiSquare, KLBall, Simplex, TopK
+from kinfold.dro import KL, Average, ChiSquare, KLBall, OptimisticKL, Simplex, TopK, Trim
 
 SETS = [
     Average(),
@@ -11,4 +11,6 @@ SETS = [
     KLBall(effective=2),
     ChiSquare(radius=0.5),
     ChiSquare(effective=2),
+    Trim(3),
+    OptimisticKL(0.3),
 ]

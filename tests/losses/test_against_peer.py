@@ -44,6 +44,13 @@ PROXIES = [
     ("proxy-anchor", {}, lambda: peer.ProxyAnchorLoss(CLASSES, DIM, margin=0.1, alpha=32)),
     ("normalized-softmax", {}, lambda: peer.NormalizedSoftmaxLoss(CLASSES, DIM, temperature=0.05)),
     ("arcface", {}, lambda: peer.ArcFaceLoss(CLASSES, DIM, margin=math.degrees(0.5), scale=16)),
+    (
+        "sub-center-arcface",
+        {"centers": 2},
+        lambda: peer.SubCenterArcFaceLoss(
+            num_classes=CLASSES, embedding_size=DIM, margin=math.degrees(0.5), scale=16, sub_centers=2
+        ),
+    ),
     ("cosface", {}, lambda: peer.CosFaceLoss(CLASSES, DIM, margin=0.35, scale=64)),
     (
         "soft-triple",
@@ -73,6 +80,8 @@ def test_proxy_losses(name, options, build):
             ours.proxies.copy_(peer.proxies)
         elif name == "soft-triple":
             ours.proxies.copy_(peer.fc.T.reshape(ours.proxies.shape))
+        elif name == "sub-center-arcface":
+            ours.proxies.copy_(peer.W.T.reshape(ours.proxies.shape))
         else:
             ours.proxies.copy_(peer.W.T)
     torch.testing.assert_close(gradient(ours, X, Y), peer_gradient(peer), rtol=1e-6, atol=1e-8)

@@ -107,6 +107,7 @@ def test_pair_weights(name):
 @pytest.mark.parametrize("uncertainty", kinfold.list("sets"))
 def test_uncertainty_sets(uncertainty):
     options = {"kl-ball": {"radius": 0.5}, "chi-square": {"radius": 0.5}, "top-k": {"k": 5}, "kl": {"gamma": 0.3}}
+    options |= {"trim": {"k": 5}, "optimistic-kl": {"gamma": 0.3}}
     chosen = kinfold.registry.create("sets", uncertainty, **options.get(uncertainty, {}))
 
     def compute(device):

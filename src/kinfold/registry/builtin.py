@@ -30,6 +30,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "normalized-softmax": "kinfold.losses.normalized_softmax:NormalizedSoftmax",
         "softmax": "kinfold.losses.softmax:Softmax",
         "arcface": "kinfold.losses.arcface:ArcFace",
+        "sub-center-arcface": "kinfold.losses.sub_center_arcface:SubCenterArcFace",
         "cosface": "kinfold.losses.cosface:CosFace",
         "dro-max": "kinfold.dro.presets:dro_max",
         "dro-topk": "kinfold.dro.presets:dro_topk",
@@ -46,6 +47,8 @@ BUILTIN: dict[str, dict[str, str]] = {
         "kl": "kinfold.dro.kl:KL",
         "kl-ball": "kinfold.dro.kl_ball:KLBall",
         "chi-square": "kinfold.dro.chi_square:ChiSquare",
+        "trim": "kinfold.dro.trim:Trim",
+        "optimistic-kl": "kinfold.dro.optimistic_kl:OptimisticKL",
     },
     "miners": {
         "all": "kinfold.miners.all_pairs:AllPairsMiner",

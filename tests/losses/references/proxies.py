@@ -173,3 +173,24 @@ def soft_triple(
     if centers > 1:
         spread = regularization * spread / (classes * centers * (centers - 1))
     return mean_cross_entropy(positives, logits_for) + spread
+
+
+@proxy_reference("sub-center-arcface", {"centers": 2, "margin": 0.2, "scale": 64.0}, {"centers": 1, "margin": 2.5})
+def sub_center_arcface(
+    embeddings: Array, positives: Mask, proxies: Array, margin: float = 0.5, scale: float = 16.0
+) -> float:
+    """ArcFace on the similarity of the nearest center of each class: ``cos(theta_c) = max_k s_ck``."""
+    nearest = [
+        [max(cosine(row, proxies[c, k]) for k in range(proxies.shape[1])) for c in range(proxies.shape[0])]
+        for row in embeddings
+    ]
+
+    def logits_for(row: int, target: int) -> list[float]:
+        logits = [scale * s for s in nearest[row]]
+        theta = math.acos(min(1.0, max(-1.0, nearest[row][target])))
+        logits[target] = scale * math.cos(theta + margin)
+        if theta + margin > math.pi:
+            logits[target] = scale * (nearest[row][target] - margin * math.sin(margin))
+        return logits
+
+    return mean_cross_entropy(positives, logits_for)

@@ -1,0 +1,79 @@
+"""Sub-center ArcFace: several vectors for each class, of which the nearest counts (Deng et al., ECCV 2020)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from kinfold.losses.arcface import _squared_distance as compute_squared_distance
+from kinfold.losses.arcface import add_angular_margin
+from kinfold.losses.checks import check_positive
+from kinfold.losses.cross_entropy import TargetLogits
+from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.proxies import create_proxies
+from kinfold.losses.terms import ScoredPairs, Terms
+
+
+def take_nearest_center(similarity: Tensor) -> Tensor:
+    """Return the similarity to each class: that of its nearest center.
+
+    Args:
+        similarity: (B, C, K).
+
+    Returns:
+        (B, C).
+
+    Examples:
+        >>> take_nearest_center(torch.tensor([[[0.9, 0.1], [0.2, 0.3]]]))
+        tensor([[0.9000, 0.3000]])
+    """
+    return similarity.amax(dim=2)
+
+
+class SubCenterArcFace(Loss):
+    """ArcFace with the similarity of the nearest of several centers in place of that of one class vector.
+
+    cos(theta_c) = max over k of the cosine to center k of class c. Items with wrong labels and unusual items gather at
+    centers of their own, so that the main center of a class stays clean.
+
+    Args:
+        num_classes: Number of classes.
+        dim: Dimension of the embeddings.
+        centers: Number of centers per class; `proxies` is (num_classes, centers, dim). One is ArcFace.
+        margin: Angle added to the target, in radians, in [0, pi).
+        scale: Factor of the cosines.
+        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        reduction: "mean", "sum" or "none".
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        centers: int = 3,
+        margin: float = 0.5,
+        scale: float = 16.0,
+        generator: torch.Generator | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        check_positive(scale=scale)
+        if not 0 <= margin < math.pi:
+            raise ValueError(f"margin must be in [0, pi) radians, got {margin}")
+        self.centers = centers
+        self.margin = margin
+        self.scale = scale
+        limit = 1.0 / math.sqrt(max(1, dim))
+        self.proxies = create_proxies(num_classes, centers, dim, init="uniform", scale=limit, generator=generator)
+
+    def terms(self, pairs: ScoredPairs) -> Terms:
+        similarity = pairs.scores.reshape(pairs.scores.shape[0], -1, self.centers)
+        targets = TargetLogits(self.scale * take_nearest_center(similarity), pairs.positives, pairs.labels)
+        target = targets.logits / self.scale
+        target = target + (target.clamp(-1.0, 1.0) - target).detach()  # a cosine rounded above one keeps its gradient
+        distance = None
+        if pairs.anchors is not None and pairs.references is not None:
+            center = similarity.detach().argmax(dim=2).gather(1, targets.index)
+            index = targets.index * self.centers + center
+            distance = compute_squared_distance(pairs.anchors.detach(), pairs.references.detach(), index)
+        return pairs.per_sample(targets.cross_entropy(self.scale * add_angular_margin(target, self.margin, distance)))
