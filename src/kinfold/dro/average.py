@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from kinfold.dro.stream import Solver, TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet
 
 
@@ -13,6 +14,9 @@ class Average(UncertaintySet):
         >>> Average().weights(torch.tensor([3.0, 1.0]))
         tensor([0.5000, 0.5000])
     """
+
+    def make_solver(self, copies: int) -> Solver:
+        return TiltSolver(0.0, copies)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         return mask / mask.sum(dim=-1, keepdim=True).clamp(min=1).to(losses.dtype)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from kinfold.dro.chi_square_stream import ChiSquareSolver
+from kinfold.dro.stream import Solver
 from kinfold.dro.uncertainty import UncertaintySet, check_radius, find_largest, limit_effective, resolve_count
 
 
@@ -40,6 +42,9 @@ class ChiSquare(UncertaintySet):
         if self.radius is not None:
             return (1.0 + 2.0 * self.radius / count) / count
         return 1.0 / limit_effective(self.effective, count)
+
+    def make_solver(self, copies: int) -> Solver:
+        return ChiSquareSolver(lambda count: float(self.compute_bound(torch.tensor(count))), copies)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         is_largest, num_largest = find_largest(losses, mask)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from kinfold.dro.stream import Solver, TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.pairs.masks import count, mask_out
@@ -52,6 +53,9 @@ class KL(UncertaintySet):
         else:
             level = self.gamma * (masked_logsumexp(rows, row_mask, 1.0 / self.gamma) - log_entries)
         return torch.where(entries > 0, level, 0.0).reshape(losses.shape[:-1])
+
+    def make_solver(self, copies: int) -> Solver:
+        return TiltSolver(1.0 / self.gamma, copies, is_penalized=True)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         gamma = self._match(losses)[..., None] if isinstance(self.gamma, Tensor) else self.gamma

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from kinfold.dro.stream import Solver, TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet, check_radius, find_largest, limit_effective, resolve_count
 from kinfold.pairs.transforms import is_transformed
 
@@ -40,6 +41,9 @@ class KLBall(UncertaintySet):
         if self.radius is not None:
             return torch.full_like(count, self.radius)
         return (count / limit_effective(self.effective, count)).log()
+
+    def make_solver(self, copies: int) -> Solver:
+        return TiltSolver(None, copies, bound=lambda count: float(self.compute_bound(torch.tensor(count))))
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         is_largest, num_largest = find_largest(losses, mask)

@@ -6,9 +6,12 @@ import torch
 from torch import Tensor
 
 from kinfold import registry
+from kinfold.dro.robust_stream import PairGroup, RobustStream, select_all, select_negatives, select_positives
+from kinfold.dro.stream import TiltSolver, TopKSolver
 from kinfold.dro.top_k import TopK
 from kinfold.dro.uncertainty import UncertaintySet
-from kinfold.losses import Loss, ScoredPairs, Terms
+from kinfold.losses import Loss, ScoredPairs, Terms, engine
+from kinfold.losses.engine import PairProgram
 from kinfold.losses.loss import Reduction
 from kinfold.pairs.masks import count
 
@@ -85,7 +88,8 @@ class Robust(Loss):
         if self.drop_zero_losses:
             is_nonzero = losses.detach() != 0
             positives, negatives = positives & is_nonzero, negatives & is_nonzero
-        positive_set, negative_set = self._resolve_sets(pairs)
+        anchors = pairs.batch_size or pairs.scores.shape[0]
+        positive_set, negative_set = self._resolve_sets(anchors, symmetric=pairs.symmetric)
         if self.group == "batch":
             value = self._reduce_group(positive_set, losses.flatten(), (positives | negatives).flatten())
             return Terms.over(value, 1)
@@ -112,6 +116,38 @@ class Robust(Loss):
             values = values + self._reduce_group(negative_set, losses, negatives)
         return Terms.over(values / 2, 1)
 
+    def compute(self, program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        stream = RobustStream(program, self.pair_loss, self.drop_zero_losses)
+        groups = self._make_groups(stream)
+        if groups is None or 0 in program.source.shape:
+            return program.compute(x, y)
+        stream.solve(x, y, groups)
+        if self.balanced:
+            positive, negative = (group.solver for group in groups)
+            assert isinstance(positive, TopKSolver)
+            assert isinstance(negative, TopKSolver)
+            for solver in (positive, negative):
+                solver.limit(min(positive.count, negative.count))
+        return stream.reduce(x, y, groups), torch.ones((), dtype=torch.bool, device=x.device)
+
+    def _make_groups(self, stream: RobustStream) -> list[PairGroup] | None:
+        """The groups with their solvers; None if all losses are needed at once."""
+        if self.group not in ("batch", "sign") or self.sample is not None:
+            return None
+        batch = stream.outer.batch
+        sets = self._resolve_sets(batch.anchors.shape[0], symmetric=batch.symmetric)
+        selections = [select_all] if self.group == "batch" else [select_positives, select_negatives]
+        copies, factor = stream.count_copies(), 1.0 / len(selections)
+        is_small = batch.anchors.shape[0] * batch.references.shape[0] <= engine.WHOLE_PAIRS
+        groups = []
+        for chosen, selection in zip(sets, selections, strict=False):
+            solver = chosen.make_solver(copies)
+            # known exponential weights of a small batch are as fast without a stream
+            if solver is None or (is_small and isinstance(solver, TiltSolver) and not solver.needs_sample):
+                return None
+            groups.append(PairGroup(solver, selection, factor))
+        return groups
+
     def get_extra_state(self) -> Tensor:
         return self.generator.get_state() if self.sample is not None else torch.zeros(0, dtype=torch.uint8)
 
@@ -119,13 +155,12 @@ class Robust(Loss):
         if self.sample is not None:
             self.generator.set_state(state)
 
-    def _resolve_sets(self, pairs: ScoredPairs) -> tuple[UncertaintySet, UncertaintySet]:
-        """The sets of positives and negatives for this batch."""
+    def _resolve_sets(self, anchors: int, *, symmetric: bool) -> tuple[UncertaintySet, UncertaintySet]:
+        """The sets of positives and negatives for a batch of so many anchors."""
         sets = self.uncertainty_set if isinstance(self.uncertainty_set, tuple) else (self.uncertainty_set,)
         # in a batch compared with itself a pair is in the matrix at (i, j) and at (j, i)
-        entries = 2.0 if pairs.symmetric and self.group in ("batch", "sign") else 1.0
+        entries = 2.0 if symmetric and self.group in ("batch", "sign") else 1.0
         entries = entries / 2 if self.balanced else entries
-        anchors = pairs.batch_size or pairs.scores.shape[0]
         return sets[0].for_batch(anchors, entries), sets[-1].for_batch(anchors, entries)
 
     def _reduce_group(self, uncertainty_set: UncertaintySet, losses: Tensor, mask: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from kinfold.dro.stream import LargestSolver, Solver
 from kinfold.dro.uncertainty import UncertaintySet, find_largest
 
 
@@ -13,6 +14,9 @@ class Simplex(UncertaintySet):
         >>> Simplex().weights(torch.tensor([0.5, 2.0, 2.0]))
         tensor([0.0000, 0.5000, 0.5000])
     """
+
+    def make_solver(self, copies: int) -> Solver:
+        return LargestSolver(copies)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         is_largest, num_largest = find_largest(losses, mask)

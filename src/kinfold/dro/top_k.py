@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from kinfold.dro.stream import TopKSolver
 from kinfold.dro.uncertainty import UncertaintySet, resolve_count
 from kinfold.pairs.masks import mask_out
 
@@ -47,6 +48,9 @@ class TopK(UncertaintySet):
         values = torch.where(is_counted, top.values, 0.0)
         return values.sum(dim=-1) / self._divisor(values, is_counted).squeeze(-1)
 
+    def make_solver(self, copies: int) -> TopKSolver:
+        return TopKSolver(self._number(), lambda losses, k: TopK(k, self.divide).weights(losses), copies)
+
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         top, is_counted = self._find_top(losses, mask, None)
         share = is_counted / self._divisor(torch.where(is_counted, top.values, 0.0), is_counted)
@@ -56,15 +60,18 @@ class TopK(UncertaintySet):
         self, losses: Tensor, mask: Tensor | None, limit: Tensor | None
     ) -> tuple["torch.return_types.topk", Tensor]:
         """The k largest losses, and which of them count."""
-        if isinstance(self.k, str):
-            raise ValueError(f"k={self.k!r} depends on the number of anchors: use the set in Robust, or pass a number")
-        width = min(self.k, losses.shape[-1])
+        width = min(self._number(), losses.shape[-1])
         top = (losses if mask is None else mask_out(losses, mask)).topk(width, dim=-1)
         rank = torch.arange(width, device=losses.device)
         is_counted = torch.ones_like(top.indices, dtype=torch.bool)
         if mask is not None:
             is_counted = rank < mask.sum(dim=-1, keepdim=True)
         return top, is_counted if limit is None else is_counted & (rank < limit.unsqueeze(-1))
+
+    def _number(self) -> int:
+        if isinstance(self.k, str):
+            raise ValueError(f"k={self.k!r} depends on the number of anchors: use the set in Robust, or pass a number")
+        return self.k
 
     def _divisor(self, values: Tensor, is_counted: Tensor) -> Tensor:
         divided = is_counted & (values != 0) if self.divide == "nonzero" else is_counted

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from kinfold.dro.stream import Solver
+
 
 class UncertaintySet:
     """Base class: a set of weightings p of n losses. The robust value F is the largest weighted sum over the set.
@@ -41,6 +43,14 @@ class UncertaintySet:
             entries_per_pair: How often a pair occurs in the matrix; a number of pairs becomes a number of entries.
         """
         return self
+
+    def make_solver(self, copies: int) -> Solver | None:
+        """Return a solver for losses that come in parts; None if the set needs all losses at once.
+
+        Args:
+            copies: How many entries of a group each loss stands for.
+        """
+        return None
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         """Compute the weights (..., n); values outside the mask are ignored."""

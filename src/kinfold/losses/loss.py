@@ -268,8 +268,15 @@ class Loss(nn.Module):
         program = PairProgram(self, batch, source, self._call_terms)
         if self.reduction == "none" or is_transformed():
             return program.evaluate_whole(x, y)
-        value, has_terms = program.compute(x, y)
+        value, has_terms = self.compute(program, x, y)
         return Terms.over(value, has_terms)
+
+    def compute(self, program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the reduced value and whether there was anything to reduce; arguments as in `PairProgram.compute`.
+
+        A loss that can be computed in a faster way than from its terms overrides this.
+        """
+        return program.compute(x, y)
 
     def _call_terms(self, pairs: ScoredPairs) -> Terms:
         """Compute the terms and check them."""

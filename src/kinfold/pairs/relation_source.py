@@ -40,6 +40,12 @@ class RelationSource(Protocol):
     def tile(self, rows: slice = ALL, columns: slice = ALL) -> Relation:
         """Make the masks of some rows and columns."""
 
+    def index(self, rows: Tensor, columns: Tensor) -> Relation:
+        """Make the masks of listed rows (r,) with listed columns (c,)."""
+
+    def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return which of the pairs (row, column) are positive, (T,); they must be positive or negative."""
+
     def select_rows(self, rows: slice) -> "RelationSource":
         """Return the relation of some anchors with all references."""
 
@@ -101,6 +107,19 @@ class LabelRelation:
         if columns == ALL and same_item is None and not is_transformed() and self._members is not None:
             self._set_known_columns(relation, rows)
         return relation
+
+    def index(self, rows: Tensor, columns: Tensor) -> Relation:
+        positives = self.labels[rows, None] == self._columns[None, columns]
+        same_item = None
+        if self.ids is not None and self.ref_ids is not None:
+            same_item = self.ids[rows, None] == self.ref_ids[None, columns]
+        if self.ref_labels is None:
+            is_same = rows[:, None] + self.first_row == columns[None, :]
+            same_item = is_same if same_item is None else same_item | is_same
+        return Relation.without(positives, ~positives, same_item)
+
+    def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return self.labels[rows] == self._columns[columns]
 
     def select_rows(self, rows: slice) -> "LabelRelation":
         ids = None if self.ids is None else self.ids[rows]
@@ -182,6 +201,13 @@ class MatrixRelation:
             return self.relation
         degree = None if self.degree is None else self.degree[rows, columns]
         return Relation(self.relation.positives[rows, columns], self.relation.negatives[rows, columns], degree)
+
+    def index(self, rows: Tensor, columns: Tensor) -> Relation:
+        at = rows[:, None], columns[None, :]
+        return Relation(self.relation.positives[at], self.relation.negatives[at])
+
+    def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return self.relation.positives[rows, columns]
 
     def select_rows(self, rows: slice) -> "MatrixRelation":
         return MatrixRelation(self.tile(rows))

@@ -1,0 +1,186 @@
+"""Robust losses of large batches: the weights from passes over tiles of pair losses, then value and gradient.
+
+Sets that give weight to few pairs end with a list: the scores of these pairs are computed again, with a graph, and the
+backward pass is a gather of their rows. The other sets end with a weight for every loss, and one more pass over the
+tiles adds up the gradient.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor
+
+from kinfold.dro.stream import LossTile, PairList, Solver
+from kinfold.losses import engine
+from kinfold.losses.engine import PairProgram, Tile
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import Relation
+from kinfold.pairs.masks import mask_to_float, union
+
+if TYPE_CHECKING:
+    from kinfold.losses import Loss
+
+_Losses: TypeAlias = tuple[Tile, Tensor, Tensor, Tensor]  # of a tile: losses, positives, negatives
+
+# rows and columns of the sample that a first guess is taken from, and how many of its losses are used
+_SAMPLE = 512
+_SAMPLE_LOSSES = 2**14
+
+
+@dataclass(frozen=True)
+class PairGroup:
+    """A group of pairs with the solver of its weights.
+
+    Attributes:
+        solver: Finds the weights.
+        select: Returns the mask of the group from the masks of positives and negatives.
+        factor: Weight of the group in the value.
+    """
+
+    solver: Solver
+    select: Callable[[Tensor, Tensor], Tensor]
+    factor: float
+
+
+def select_all(positives: Tensor, negatives: Tensor) -> Tensor:
+    """Mask of the group of all pairs."""
+    return union(positives, negatives)
+
+
+def select_positives(positives: Tensor, negatives: Tensor) -> Tensor:
+    """Mask of the group of positive pairs."""
+    return positives
+
+
+def select_negatives(positives: Tensor, negatives: Tensor) -> Tensor:
+    """Mask of the group of negative pairs."""
+    return negatives
+
+
+@dataclass(frozen=True)
+class RobustStream:
+    """The pair losses of a batch, tile by tile.
+
+    Attributes:
+        outer: The robust loss with its batch.
+        pair_loss: The loss of a pair.
+        drop_zero_losses: Whether pairs with loss zero belong to no group.
+    """
+
+    outer: PairProgram
+    pair_loss: "Loss"
+    drop_zero_losses: bool
+
+    @property
+    def inner(self) -> PairProgram:
+        """The pair loss with the batch."""
+        return replace(self.outer, loss=self.pair_loss, terms=self.pair_loss.terms)
+
+    def count_copies(self) -> int:
+        """How many entries of the matrix of pairs an entry of a tile stands for."""
+        return 2 if self.inner.plan()[0].is_upper else 1
+
+    def solve(self, x: Tensor, y: Tensor, groups: list[PairGroup]) -> None:
+        """Find the weights of all groups."""
+        with torch.no_grad():
+            is_small = x.shape[0] * y.shape[0] <= engine.WHOLE_PAIRS
+            tiles = list(self._read_tiles(x, y)) if is_small else None
+            if any(group.solver.needs_sample for group in groups):
+                self._start(tiles, x, y, groups)
+            while not all(group.solver.finished for group in groups):
+                for tile, losses, positives, negatives in tiles or self._read_tiles(x, y):
+                    for group in groups:
+                        if not group.solver.finished:
+                            mask = group.select(positives, negatives)
+                            position = tile.rows.start or 0, tile.columns.start or 0
+                            group.solver.add(LossTile(losses, mask, *position))
+                for group in groups:
+                    if not group.solver.finished:
+                        group.solver.end_pass()
+
+    def _start(self, tiles: list[_Losses] | None, x: Tensor, y: Tensor, groups: list[PairGroup]) -> None:
+        """Give the solvers a first guess, from losses that are at hand or from a sample."""
+        sample, share = self._read_sample(x, y) if tiles is None else (tiles, 1.0 / self.count_copies())
+        for group in groups:
+            losses = torch.cat([part[group.select(*masks)] for _, part, *masks in sample])
+            step = max(1, losses.shape[0] // _SAMPLE_LOSSES)
+            losses = losses[::step]
+            group.solver.start(losses, share / step)
+
+    def _read_tiles(self, x: Tensor, y: Tensor) -> Iterator[_Losses]:
+        for tile in self.inner.plan():
+            scored, relation = self.inner.measure(tile, x, y)
+            terms = self.inner.evaluate(tile, scored.raw, relation, x[tile.rows], y[tile.columns])
+            yield tile, *self._drop_zeros(terms.values, relation.positives, relation.negatives)
+
+    def _read_sample(self, x: Tensor, y: Tensor) -> tuple[list[_Losses], float]:
+        """Losses and masks of some rows with some columns, and the share of all pairs that they are."""
+        generator = torch.Generator().manual_seed(0)
+        rows, columns = (torch.randperm(size, generator=generator)[:_SAMPLE].to(x.device) for size in (len(x), len(y)))
+        relation = self.outer.source.index(rows, columns)
+        scored = self.pair_loss.scoring.measure_tile(x[rows], y[columns], relation)
+        labels = None if self.outer.batch.labels is None else self.outer.batch.labels[rows, None]
+        scores = self.pair_loss.scoring.to_scores(scored.raw)
+        pairs = ScoredPairs(scores, relation.positives, relation.negatives, labels=labels)
+        values = self.pair_loss.terms(pairs).values
+        share = rows.shape[0] * columns.shape[0] / max(1, x.shape[0] * y.shape[0])
+        return [(Tile(), *self._drop_zeros(values, relation.positives, relation.negatives))], share
+
+    def _drop_zeros(self, losses: Tensor, positives: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.drop_zero_losses:
+            is_nonzero = losses != 0
+            positives, negatives = positives & is_nonzero, negatives & is_nonzero
+        return losses, positives, negatives
+
+    def reduce(self, x: Tensor, y: Tensor, groups: list[PairGroup]) -> Tensor:
+        """Compute the robust value from solved groups, differentiable by the operands and the parameters."""
+        lists = [(group, group.solver.take_pairs()) for group in groups]
+        value = x.new_zeros(())
+        for group, pairs in lists:
+            if pairs is not None:
+                value = value + group.factor * self._reduce_list(x, y, pairs)
+        dense = [group for group, pairs in lists if pairs is None]
+        if not dense:
+            return value
+        outer, num_tiles = self.outer, len(self.inner.plan())
+        program = _WeightedProgram(outer.loss, outer.batch, outer.source, outer.terms, self, dense, num_tiles)
+        weighted, _ = program.compute(x, y)
+        exact = sum(group.factor * group.solver.value for group in dense)
+        return value + weighted + (exact - weighted).detach()
+
+    def _reduce_list(self, x: Tensor, y: Tensor, pairs: PairList) -> Tensor:
+        """Weighted sum of the losses of listed pairs."""
+        if pairs.rows.shape[0] == 0:
+            return (x[:0].sum() + y[:0].sum()) * 0.0
+        scores = self.pair_loss.scoring.to_scores(self.pair_loss.scoring.measure_pairs(x, y, pairs.rows, pairs.columns))
+        positives = self.outer.source.are_positive(pairs.rows, pairs.columns)[None]
+        labels = None if self.outer.batch.labels is None else self.outer.batch.labels[pairs.rows][None]
+        scored = ScoredPairs(scores[None], positives, ~positives, labels=labels)
+        return (self.pair_loss.terms(scored).values.squeeze(0) * pairs.weights.to(scores)).sum()
+
+
+@dataclass(frozen=True)
+class _WeightedProgram(PairProgram):
+    """The sum of pair losses with the weights that solved groups give them; the weights carry no gradient."""
+
+    stream: RobustStream
+    groups: list[PairGroup]
+    num_tiles: int
+
+    def plan(self) -> list[Tile]:
+        return self.stream.inner.plan()
+
+    def evaluate(self, tile: Tile, raw: Tensor, relation: Relation, x: Tensor, y: Tensor) -> Terms:
+        losses = self.stream.inner.evaluate(tile, raw, relation, x, y).values
+        _, positives, negatives = self.stream._drop_zeros(losses.detach(), relation.positives, relation.negatives)
+        weights = torch.zeros_like(losses)
+        for group in self.groups:
+            mask = mask_to_float(group.select(positives, negatives), losses)
+            weights += group.solver.weigh(losses.detach()).mul_(mask).mul_(group.factor * group.solver.copies)
+        value = (weights * losses).sum()
+        return Terms(value, value.reshape(1), losses.new_full((1,), 1.0 / self.num_tiles))
+
+    def evaluate_whole(self, x: Tensor, y: Tensor) -> Terms:
+        return self.stream.outer.evaluate_whole(x, y)
