@@ -54,7 +54,9 @@ class KL(UncertaintySet):
             level = self.gamma * (masked_logsumexp(rows, row_mask, 1.0 / self.gamma) - log_entries)
         return torch.where(entries > 0, level, 0.0).reshape(losses.shape[:-1])
 
-    def make_solver(self, copies: int) -> Solver:
+    def make_solver(self, copies: int) -> Solver | None:
+        if isinstance(self.gamma, Tensor):
+            return None
         return TiltSolver(1.0 / self.gamma, copies, is_penalized=True)
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
