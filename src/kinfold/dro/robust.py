@@ -13,7 +13,7 @@ from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses import Loss, ScoredPairs, Terms, engine
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.loss import Reduction
-from kinfold.pairs.masks import count
+from kinfold.pairs.masks import count, narrow
 
 Group: TypeAlias = Literal["batch", "sign", "anchor", "anchor-sign", "class"]
 
@@ -87,7 +87,7 @@ class Robust(Loss):
         positives, negatives = pairs.positives, pairs.negatives
         if self.drop_zero_losses:
             is_nonzero = losses.detach() != 0
-            positives, negatives = positives & is_nonzero, negatives & is_nonzero
+            positives, negatives = narrow(positives, is_nonzero), narrow(negatives, is_nonzero)
         anchors = pairs.batch_size or pairs.scores.shape[0]
         positive_set, negative_set = self._resolve_sets(anchors, symmetric=pairs.symmetric)
         if self.group == "batch":

@@ -85,6 +85,7 @@ class RobustStream:
     def solve(self, x: Tensor, y: Tensor, groups: list[PairGroup]) -> None:
         """Find the weights of all groups."""
         with torch.no_grad():
+            x, y = self.pair_loss.scoring.center_operands(x, y)
             is_small = x.shape[0] * y.shape[0] <= engine.WHOLE_PAIRS
             tiles = list(self._read_tiles(x, y)) if is_small else None
             if any(group.solver.needs_sample for group in groups):

@@ -6,6 +6,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.masks import list_columns
 
 
 def circle(
@@ -33,10 +34,11 @@ def circle(
         >>> circle(torch.tensor([[0.6, 0.4]]), positives, ~positives).round(decimals=4)
         tensor([0.6931])
     """
-    detached = similarity.detach()
-    pull = -scale * (1.0 + margin - detached).clamp(min=0.0) * (similarity - (1.0 - margin))
-    push = scale * (detached + margin).clamp(min=0.0) * (similarity - margin)
-    return softplus(masked_logsumexp(pull, positives) + masked_logsumexp(push, negatives))
+    index, exists = list_columns(positives)  # positives are few: gather them first
+    few = similarity.gather(1, index)
+    pull = (few.detach() - (1.0 + margin)).clamp(max=0.0) * (few - (1.0 - margin))
+    push = (similarity.detach() + margin).clamp(min=0.0) * (similarity - margin)
+    return softplus(masked_logsumexp(pull, exists, scale) + masked_logsumexp(push, negatives, scale))
 
 
 class Circle(Loss):

@@ -165,6 +165,7 @@ class PairProgram:
         Returns:
             The mean or sum, differentiable by the operands and by the parameters of the loss, and a boolean scalar.
         """
+        x, y = self.loss.scoring.center_operands(x, y)
         if not torch.is_grad_enabled():
             total = _Total(self)
             for tile in total.tiles:

@@ -8,7 +8,7 @@ from torch import Tensor, relu
 from kinfold.losses.checks import check_choice, check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import mask_out
+from kinfold.pairs.masks import list_columns, mask_out
 
 
 def hap2s(
@@ -45,11 +45,16 @@ def hap2s(
         >>> hap2s(torch.tensor([[0.9, 0.8]]), positives, ~positives).round(decimals=4)
         tensor([0.3000])
     """
-    detached = distance.detach()
-    hardness = detached / sigma if weighting == "exponential" else power * detached.clamp(min=1e-6).log()
-    positive_weights = torch.softmax(mask_out(hardness, positives), dim=1)
-    negative_weights = torch.softmax(mask_out(-hardness, negatives), dim=1)
-    return relu(margin + ((positive_weights - negative_weights) * distance).sum(dim=1))
+    index, exists = list_columns(positives)  # positives are few: gather them first
+    positive_distance = distance.gather(1, index)
+
+    def hardness(distance: Tensor) -> Tensor:
+        return distance / sigma if weighting == "exponential" else power * distance.clamp(min=1e-6).log()
+
+    positive_weights = torch.softmax(mask_out(hardness(positive_distance.detach()), exists), dim=1)
+    negative_weights = torch.softmax(mask_out(-hardness(distance.detach()), negatives), dim=1)
+    farthest = torch.linalg.vecdot(positive_weights, positive_distance)
+    return relu(margin + farthest - torch.linalg.vecdot(negative_weights, distance))
 
 
 class HAP2S(Loss):

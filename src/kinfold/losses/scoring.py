@@ -63,6 +63,14 @@ class Scoring:
             return normalize_and_center(x) if self.unit else center(x)
         return normalize(x) if self.unit else x
 
+    def center_operands(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Subtract the mean of y from both, if only their distances matter: smaller numbers lose fewer digits."""
+        if not self._is_distance or self.unit or y.shape[0] == 0:
+            return x, y
+        mean = y.detach().mean(dim=0)
+        centered = x - mean
+        return centered, centered if y is x else y - mean
+
     def measure_matrix(self, x: Tensor, y: Tensor, relation: Relation) -> Tensor:
         """Raw scores of all pairs, (B, R), from one product, with a graph.
 
@@ -84,9 +92,6 @@ class Scoring:
         if self.unit:
             raw, limit = torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0), near_limit(1.0, x.dtype)
         else:
-            # distances do not depend on the mean, and smaller numbers lose fewer digits
-            mean = y.mean(dim=0) if y.shape[0] else y.new_zeros(y.shape[-1])
-            x, y = x - mean, y - mean
             length = torch.linalg.vecdot(x, x)[:, None]
             raw = torch.addmm(length + torch.linalg.vecdot(y, y), x, y.T, alpha=-2.0).clamp_(min=0.0)
             limit = near_limit(length, x.dtype)

@@ -86,6 +86,21 @@ def union(positives: Tensor, negatives: Tensor) -> Tensor:
     return both
 
 
+def narrow(mask: Tensor, keep: Tensor) -> Tensor:
+    """Return the entries of the mask that are also True in `keep`; few and known columns stay known.
+
+    Examples:
+        >>> narrow(torch.tensor([True, True]), torch.tensor([True, False]))
+        tensor([ True, False])
+    """
+    narrower = mask & keep
+    columns = get_columns(mask)
+    if columns is not None:
+        index, exists = columns
+        set_columns(narrower, index, exists & keep.gather(1, index))
+    return narrower
+
+
 def count(mask: Tensor, dim: int = 1) -> Tensor:
     """Count the True entries along one dimension, int32.
 
