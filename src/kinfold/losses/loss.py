@@ -2,13 +2,14 @@
 
 import inspect
 import warnings
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from kinfold.losses.checks import check_attributes
 from kinfold.losses.engine import PairProgram, Tile
+from kinfold.losses.opaque import compute_opaque, is_large, register_loss
 from kinfold.losses.proxies import make_proxy_batch
 from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
@@ -69,7 +70,12 @@ class Loss(nn.Module):
         self.reduction: Reduction = reduction
         self.register_parameter("proxies", None)
         self._training_check = TrainingCheck()
+        self.number = register_loss(self)
         self.warn_missing_pairs = True  # once, for a batch without positive or without negative pairs
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.number = register_loss(self)  # a copy is another loss
 
     def forward(
         self,
@@ -266,6 +272,8 @@ class Loss(nn.Module):
             return self._terms_of_tuples(self.scoring.measure_tuples(x, y, tuples), batch, tuples)
         source = MatrixRelation(tuples) if isinstance(tuples, Relation) else batch.source
         program = PairProgram(self, batch, source, self._call_terms)
+        if self.reduction != "none" and is_large(source):
+            return Terms.over(*compute_opaque(program, x, y))
         if self.reduction == "none" or is_transformed():
             return program.evaluate_whole(x, y)
         value, has_terms = self.compute(program, x, y)
