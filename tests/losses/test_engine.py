@@ -112,7 +112,7 @@ def test_only_large_batches_are_cut():
     assert engine.plan_rows(640, 640) == [engine.Tile()]
     assert len(engine.plan_rows(4096, 4096)) == 64
     assert engine.plan_rows(1, 10**9) == [engine.Tile()]
-    assert engine.plan_triangle(320) == [engine.Tile()]
+    assert engine.plan_triangle(319) == [engine.Tile()]
 
 
 @pytest.mark.parametrize("size", [321, 640, 1000, 20_000])

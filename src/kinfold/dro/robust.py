@@ -142,8 +142,9 @@ class Robust(Loss):
         groups = []
         for chosen, selection in zip(sets, selections, strict=False):
             solver = chosen.make_solver(copies)
-            # known exponential weights of a small batch are as fast without a stream
-            if solver is None or (is_small and isinstance(solver, TiltSolver) and not solver.needs_sample):
+            # without a stream a small batch is as fast: all of it if it has one tile, else its exponential weights
+            is_dense = copies == 1 or isinstance(solver, TiltSolver)
+            if solver is None or (is_small and is_dense and not solver.needs_sample):
                 return None
             groups.append(PairGroup(solver, selection, factor))
         return groups

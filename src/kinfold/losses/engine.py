@@ -71,7 +71,7 @@ def plan_rows(rows: int, columns: int) -> list[Tile]:
 def plan_triangle(size: int) -> list[Tile]:
     """Cut the upper triangle of a square matrix into tiles; a small matrix stays whole."""
     rows = TRIANGLE_ROWS
-    if size <= 2 * rows:
+    if size < 2 * rows:
         return [Tile()]
     width = max(rows, TILE_PAIRS // rows)
     return list(_triangle(size, rows, width))
