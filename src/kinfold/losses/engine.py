@@ -166,13 +166,13 @@ class PairProgram:
             The mean or sum, differentiable by the operands and by the parameters of the loss, and a boolean scalar.
         """
         x, y = self.loss.scoring.center_operands(x, y)
-        if not torch.is_grad_enabled():
+        parameters = [parameter for name, parameter in self.loss.named_parameters() if name != "proxies"]
+        if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, y, *parameters))):
             total = _Total(self)
             for tile in total.tiles:
                 scored, relation = self.measure(tile, x, y)
                 total.add(self.evaluate(tile, scored.raw, relation, x[tile.rows], y[tile.columns]))
             return total.reduce(), total.has_terms()
-        parameters = [parameter for name, parameter in self.loss.named_parameters() if name != "proxies"]
         other = None if y is x else y
         value, has_terms = _Tiled.apply(self, x, other, *parameters)  # type: ignore[no-untyped-call]
         return value, has_terms
