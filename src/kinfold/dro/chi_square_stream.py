@@ -130,7 +130,7 @@ class ChiSquareSolver:
             new = (self._low + self._high) / 2 if math.isfinite(self._low) else 2 * self._eta - 1.0
             self._last_number = None
         is_close = self._high - self._low <= 1e-15 * max(abs(self._eta), 1e-3)
-        if first > 0 and (is_close or self._passes >= _MAX_PASSES):
+        if (first > 0 and is_close) or self._passes >= _MAX_PASSES or not math.isfinite(first):
             self.finished = True
             return
         self._eta = new
@@ -143,7 +143,7 @@ class ChiSquareSolver:
             return torch.zeros_like(losses)
         if self._is_uniform:
             return torch.full_like(losses, 1.0 / self.count)
-        return (losses - (self._shift + self._eta)).relu_() / self._sums[1]
+        return (losses - (self._shift + self._eta)).relu_() / max(self._sums[1], 1e-300)
 
     @property
     def value(self) -> float:
@@ -151,7 +151,7 @@ class ChiSquareSolver:
             return 0.0
         if self._is_uniform:
             return self._shift + self._total / self.count
-        return self._shift + self._eta + self._sums[2] / self._sums[1]
+        return self._shift + self._eta + self._sums[2] / max(self._sums[1], 1e-300)
 
 
 def solve_largest(ordered: Tensor, bound: float) -> tuple[Tensor, bool]:

@@ -61,6 +61,7 @@ class KLBall(UncertaintySet):
             if not is_transformed() and bool((high - low < 1e-13).all()):
                 break
         weights = torch.softmax((below / high.exp()).masked_fill(~mask, -1e300), dim=-1)
+        weights = torch.where(bound <= 0.0, mask / count.clamp(min=1).double(), weights)  # the limit of large t
         is_corner = bound >= (count.clamp(min=1) / num_largest.clamp(min=1)).double().log() * (1 - 1e-15)
         return torch.where(is_corner, is_largest / num_largest.clamp(min=1).double(), weights).to(losses.dtype)
 

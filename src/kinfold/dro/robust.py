@@ -117,9 +117,11 @@ class Robust(Loss):
         return Terms.over(values / 2, 1)
 
     def compute(self, program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if 0 in program.source.shape:
+            return program.compute(x, y)
         stream = RobustStream(program, self.pair_loss, self.drop_zero_losses)
         groups = self._make_groups(stream)
-        if groups is None or 0 in program.source.shape:
+        if groups is None:
             return program.compute(x, y)
         stream.solve(x, y, groups)
         if self.balanced:
@@ -142,9 +144,12 @@ class Robust(Loss):
         groups = []
         for chosen, selection in zip(sets, selections, strict=False):
             solver = chosen.make_solver(copies)
-            # without a stream a small batch is as fast: all of it if it has one tile, else its exponential weights
-            is_dense = copies == 1 or isinstance(solver, TiltSolver)
-            if solver is None or (is_small and is_dense and not solver.needs_sample):
+            # A small batch is as fast without a stream if it has one tile or known exponential weights. A stream reads
+            # numbers of a device in every pass, for which the host would wait.
+            if solver is None:
+                return None
+            is_dense = (copies == 1 or isinstance(solver, TiltSolver)) and not solver.needs_sample
+            if is_small and (is_dense or batch.anchors.device.type != "cpu"):
                 return None
             groups.append(PairGroup(solver, selection, factor))
         return groups

@@ -346,7 +346,10 @@ class TiltSolver:
             return
         self.count = self._number
         self._passes += 1
-        if self.count == 0 or self._bound_of is None:
+        is_finite = math.isfinite(self._sums[1]) and self._tied > 0
+        if not is_finite:  # a loss is not finite: neither is the value
+            self._sums[0] = math.nan
+        if self.count == 0 or self._bound_of is None or not is_finite:
             self.finished = True
             return
         bound = self._bound_of(self.count)
@@ -372,16 +375,16 @@ class TiltSolver:
         slope = self._inverse**2 * variance
         step = max(-2.0, min(2.0, error / slope)) if slope > 0 else math.copysign(1.0, error)
         new = position - step
-        if not self._low < new < self._high:
-            new = (max(self._low, position - 4) + min(self._high, position + 4)) / 2
-        if abs(position - new) ** 3 <= self._rounding or self._passes >= _MAX_PASSES:
-            # the sums at the new b follow from their derivatives, to the third order of the step
+        # the error of the new b is of the order of the squared step; sums at it follow from their derivatives
+        if step * step <= self._rounding or self._passes >= _MAX_PASSES:
             change = math.exp(new) - self._inverse
             self._sums[0] = math.exp(math.log(total) + mean * change + variance * change * change / 2)
             self._sums[1] = self._sums[0] * (mean + variance * change)
             self._inverse = math.exp(new)
             self.finished = True
             return
+        if not self._low < new < self._high:
+            new = (max(self._low, position - 4) + min(self._high, position + 4)) / 2
         self._inverse = 0.0 if bound <= 0 else math.exp(new)
         self._reset()
 

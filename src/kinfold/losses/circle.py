@@ -6,7 +6,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import list_columns
+from kinfold.pairs.masks import gather_few
 
 
 def circle(
@@ -34,8 +34,7 @@ def circle(
         >>> circle(torch.tensor([[0.6, 0.4]]), positives, ~positives).round(decimals=4)
         tensor([0.6931])
     """
-    index, exists = list_columns(positives)  # positives are few: gather them first
-    few = similarity.gather(1, index)
+    few, exists = gather_few(similarity, positives)
     pull = (few.detach() - (1.0 + margin)).clamp(max=0.0) * (few - (1.0 - margin))
     push = (similarity.detach() + margin).clamp(min=0.0) * (similarity - margin)
     return softplus(masked_logsumexp(pull, exists, scale) + masked_logsumexp(push, negatives, scale))

@@ -8,7 +8,7 @@ from torch import Tensor, relu
 from kinfold.losses.checks import check_choice, check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import list_columns, mask_out
+from kinfold.pairs.masks import gather_few, mask_out
 
 
 def hap2s(
@@ -45,8 +45,7 @@ def hap2s(
         >>> hap2s(torch.tensor([[0.9, 0.8]]), positives, ~positives).round(decimals=4)
         tensor([0.3000])
     """
-    index, exists = list_columns(positives)  # positives are few: gather them first
-    positive_distance = distance.gather(1, index)
+    positive_distance, exists = gather_few(distance, positives)
 
     def hardness(distance: Tensor) -> Tensor:
         return distance / sigma if weighting == "exponential" else power * distance.clamp(min=1e-6).log()

@@ -5,7 +5,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.masks import HUGE, list_columns, mask_out, mask_to_float
+from kinfold.pairs.masks import HUGE, gather_few, mask_out, mask_to_float
 
 
 def ranked_list(
@@ -39,8 +39,8 @@ def ranked_list(
         >>> ranked_list(torch.tensor([[1.0, 0.1, 1.0]]), positives, ~positives).round(decimals=4)
         tensor([0.2000])
     """
-    index, exists = list_columns(positives)  # positives are few: gather them first
-    outside = relu(distance.gather(1, index) - (boundary - margin)) * mask_to_float(exists, distance)
+    positive_distance, exists = gather_few(distance, positives)
+    outside = relu(positive_distance - (boundary - margin)) * mask_to_float(exists, distance)
     pull = outside.sum(dim=1) / outside.detach().sign().sum(dim=1).clamp(min=1)
     inside = mask_out(boundary - distance, negatives)
     # the weights of negatives beyond the boundary, whose hinge is zero, are zero

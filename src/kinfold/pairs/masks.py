@@ -86,6 +86,15 @@ def union(positives: Tensor, negatives: Tensor) -> Tensor:
     return both
 
 
+def gather_few(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values of the True entries and a mask of them, (B, W), if these entries are few and known.
+
+    Otherwise values and mask stay as they are.
+    """
+    columns = get_columns(mask)
+    return (values, mask) if columns is None else (values.gather(1, columns[0]), columns[1])
+
+
 def narrow(mask: Tensor, keep: Tensor) -> Tensor:
     """Return the entries of the mask that are also True in `keep`; few and known columns stay known.
 
