@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from kinfold.dro.stream import Solver, TiltSolver
+from kinfold.dro.stream import Solver
+from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet
 
 

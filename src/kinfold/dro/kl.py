@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from kinfold.dro.stream import Solver, TiltSolver
+from kinfold.dro.stream import Solver
+from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.pairs.masks import count, mask_out

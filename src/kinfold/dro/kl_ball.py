@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from kinfold.dro.stream import Solver, TiltSolver
+from kinfold.dro.stream import Solver
+from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet, check_radius, find_largest, limit_effective, resolve_count
 from kinfold.pairs.transforms import is_transformed
 

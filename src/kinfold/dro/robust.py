@@ -7,7 +7,8 @@ from torch import Tensor
 
 from kinfold import registry
 from kinfold.dro.robust_stream import PairGroup, RobustStream, select_all, select_negatives, select_positives
-from kinfold.dro.stream import TiltSolver, TopKSolver
+from kinfold.dro.stream import TopKSolver
+from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.top_k import TopK
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses import Loss, ScoredPairs, Terms, engine
