@@ -37,8 +37,8 @@ def main() -> None:
                 print(f"| {file.stem} | {kind} | {seed} | {_report(rows, noisy, changed)} |", flush=True)
     print("\n| data | planted | found |\n|---|---|---|")
     for file in options.files:
-        for name, (planted, found) in _plant_copies(*_read(file)).items():
-            print(f"| {file.stem} | {planted} {name} | {found} |", flush=True)
+        for name, (planted, reported) in _plant_copies(*_read(file)).items():
+            print(f"| {file.stem} | {planted} {name} | {reported} |", flush=True)
 
 
 def _read(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.str_]]:
@@ -93,12 +93,15 @@ def _plant_copies(
     data = create_dataset("data", Rows(np.concatenate([rows, *copies]).astype(np.float32)), new_labels, new_split)
     reported = {(finding.row, finding.kind) for finding in audit(data).findings}
     expected = ["duplicate", "duplicate", "leakage", "duplicate-across-classes"]
-    found = {}
+    reported_copies = {}
     for number, (name, kind) in enumerate(zip(kinds, expected, strict=True)):
         planted = len(rows) + number * _COPIES + np.arange(_COPIES)
         pairs = zip(planted.tolist(), chosen[number].tolist(), strict=True)
-        found[name] = (_COPIES, sum((copy, kind) in reported or (first, kind) in reported for copy, first in pairs))
-    return found
+        reported_copies[name] = (
+            _COPIES,
+            sum((copy, kind) in reported or (first, kind) in reported for copy, first in pairs),
+        )
+    return reported_copies
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def main() -> None:
             for name, result in _measure(rows, labels, far, split).items():
                 results[name].append(result)
         for name, values in results.items():
-            realized, found = np.array(values).T
+            realized, detected = np.array(values).T
             above = f"{100 * np.mean(realized > far):.0f} %"
-            print(f"| {far:g} | {name} | {realized.mean():.4f} | {above} | {found.mean():.3f} |", flush=True)
+            print(f"| {far:g} | {name} | {realized.mean():.4f} | {above} | {detected.mean():.3f} |", flush=True)
 
 
 def _measure(
@@ -60,9 +60,9 @@ def _measure(
         best = gallery.search(rows[probes], k=1).similarities[:, 0].numpy()
         thresholds = {"naive": float(np.quantile(best, 1 - far)), "risk control": controlled}
         strange = gallery.search(rows[np.isin(labels, unknown)], k=1).similarities[:, 0].numpy()
-        own = gallery.search(rows[rest], k=1)
-    right = np.array([names[0] for names in own.labels]) == labels[rest].astype(str)
-    score = own.similarities[:, 0].numpy()
+        neighbors = gallery.search(rows[rest], k=1)
+    right = np.array([names[0] for names in neighbors.labels]) == labels[rest].astype(str)
+    score = neighbors.similarities[:, 0].numpy()
     return {
         name: (float((strange >= at).mean()), float((right & (score >= at)).mean())) for name, at in thresholds.items()
     }

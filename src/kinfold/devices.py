@@ -64,9 +64,9 @@ def keep_global_generators(device: torch.device) -> Iterator[None]:
             yield
             return
         module = torch.get_device_module(device)
-        place = () if device.type == "mps" else (device,)  # torch.mps knows one device
-        state = module.get_rng_state(*place)
+        arguments = () if device.type == "mps" else (device,)  # torch.mps knows one device
+        state = module.get_rng_state(*arguments)
         try:
             yield
         finally:
-            module.set_rng_state(state, *place)
+            module.set_rng_state(state, *arguments)

@@ -97,9 +97,9 @@ class Ladder:
         trained = {"linear head": self.plan.head_steps > 0, "residual head": self.plan.residual}
         steps = [name for name in STEPS if trained.get(name, True)]
         self._measure_linear()
-        given = {split.number: self._score(self._linear[AS_GIVEN][split.number]) for split in self.splits}
-        self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, given, [self._linear] * 2))
-        winner, incumbent = Winner(LinearCandidate(None)), given
+        input_scores = {split.number: self._score(self._linear[AS_GIVEN][split.number]) for split in self.splits}
+        self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, input_scores, [self._linear] * 2))
+        winner, incumbent = Winner(LinearCandidate(None)), input_scores
         finalists: Sequence[HeadCandidate] = ()
         for step in STEPS:
             self._seconds = 0.0

@@ -60,7 +60,7 @@ def _search_block(
     error = 1.01 * (queries.shape[1] + 8) * 2.0**-24
     best = queries.new_full((queries.shape[0], k), -torch.inf)  # k of the largest group maxima so far
     candidates: list[tuple[Tensor, Tensor, Tensor]] = []
-    start = found = 0
+    start = num_candidates = 0
     for chunk in chunks:
         for rows in torch.split(chunk, _ROWS_PER_BLOCK):
             # a product of a matrix and a vector is several times as fast as one of two matrices for one query
@@ -71,8 +71,8 @@ def _search_block(
             query, column = _find_reaching(products, maxima, floor)
             candidates.append((query, start + column, products[query, column]))
             start += rows.shape[0]
-            found += len(query)
-            if max_candidates is not None and found > max_candidates:
+            num_candidates += len(query)
+            if max_candidates is not None and num_candidates > max_candidates:
                 return None
     query, row, product = (torch.cat(parts) for parts in zip(*candidates, strict=True))
     keep = product >= floor[query]

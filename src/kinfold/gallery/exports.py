@@ -65,8 +65,8 @@ def export_lancedb(gallery: GalleryReader, out: Path) -> None:
 def export_qdrant(gallery: GalleryReader, out: Path | str) -> None:
     """Write the collection "gallery" of a Qdrant server (an address) or of a local folder; it is replaced."""
     module = import_optional("qdrant_client", "qdrant-client", "qdrant", "export to Qdrant")
-    place = {"url": str(out)} if str(out).startswith("http") else {"path": str(out)}
-    client = module.QdrantClient(**place)
+    location = {"url": str(out)} if str(out).startswith("http") else {"path": str(out)}
+    client = module.QdrantClient(**location)
     try:
         if client.collection_exists("gallery"):
             client.delete_collection("gallery")

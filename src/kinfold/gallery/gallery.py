@@ -121,12 +121,12 @@ class Gallery(GalleryReader):
         rows = self._prepare(embeddings, run, fingerprint)
         names = to_strings(labels, len(rows), "labels")
         files = [""] * len(rows) if paths is None else to_strings(paths, len(rows), "paths")
-        given = files if ids is None and paths is not None else ids
+        item_ids = files if ids is None and paths is not None else ids
         with self._files.edit() as manifest:
             self._show(manifest)
             first_key = manifest["next_key"]
             keys = np.arange(first_key, first_key + len(rows), dtype=np.int64)
-            unique = [str(key) for key in keys.tolist()] if given is None else to_strings(given, len(rows), "ids")
+            unique = [str(key) for key in keys.tolist()] if item_ids is None else to_strings(item_ids, len(rows), "ids")
             check_unique(unique)
             table = ItemTable.from_lists(keys, unique, names, files)
             known = table.find("ids", self._find_known(unique))

@@ -105,11 +105,11 @@ def fit_upgrade(old: EmbeddingRun, new: EmbeddingRun, progress: Callable[[str, f
     fitted = SpaceMap(matrix, offset, fingerprint_run(new), fingerprint_run(old), {})
     old_rows, new_rows = old.embed(unseen, progress), new.embed(unseen, progress)
     recall = measure_map(fitted(new_rows), old_rows, unseen.labels)
-    own = {
+    recalls = {
         key: evaluate(rows, unseen.labels, metrics=["recall@1"])["recall@1"]
         for key, rows in (("old", old_rows), ("new", new_rows))
     }
-    return SpaceMap(matrix, offset, fitted.source, fitted.target, {**own, "mapped": recall})
+    return SpaceMap(matrix, offset, fitted.source, fitted.target, {**recalls, "mapped": recall})
 
 
 def measure_map(mapped: Tensor, old: Tensor, labels: Tensor) -> float:

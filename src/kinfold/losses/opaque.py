@@ -79,14 +79,16 @@ def _loss_of_tiles(
         columns = rows if y is None else y.detach().requires_grad_()
         batch = PairBatch(rows, columns, _unpack(relation), labels, symmetric=y is None)
         value, has_terms = loss.compute(PairProgram(loss, batch, batch.source, loss.terms), rows, columns)
-        own = [parameter for name, parameter in loss.named_parameters() if name != "proxies"]
-        leaves = [rows, *([] if y is None else [columns]), *own]
+        parameter_leaves = [parameter for name, parameter in loss.named_parameters() if name != "proxies"]
+        leaves = [rows, *([] if y is None else [columns]), *parameter_leaves]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         slopes = iter(
             torch.autograd.grad(value, wanted, allow_unused=True) if value.requires_grad else [None] * len(wanted)
         )
-    found = [next(slopes) if leaf.requires_grad else None for leaf in leaves]
-    gradients = [torch.zeros_like(leaf) if slope is None else slope for leaf, slope in zip(leaves, found, strict=True)]
+    by_leaf = [next(slopes) if leaf.requires_grad else None for leaf in leaves]
+    gradients = [
+        torch.zeros_like(leaf) if slope is None else slope for leaf, slope in zip(leaves, by_leaf, strict=True)
+    ]
     return [value.detach().clone(), has_terms.clone(), *[gradient.clone() for gradient in gradients]]
 
 

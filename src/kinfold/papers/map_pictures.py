@@ -54,9 +54,9 @@ def thin_out(points: Array, cells: int) -> Array:
         array([1, 2])
     """
     low, high = points.min(axis=0), points.max(axis=0)
-    place = (points - low) / np.maximum(high - low, 1e-12) * cells
-    cell = np.minimum(place.astype(np.int64), cells - 1)
-    distance = np.linalg.norm(place - cell - 0.5, axis=1)
+    grid_position = (points - low) / np.maximum(high - low, 1e-12) * cells
+    cell = np.minimum(grid_position.astype(np.int64), cells - 1)
+    distance = np.linalg.norm(grid_position - cell - 0.5, axis=1)
     order = np.lexsort((distance, cell[:, 1], cell[:, 0]))
     _, first = np.unique(cell[order], axis=0, return_index=True)
     return np.sort(order[first])

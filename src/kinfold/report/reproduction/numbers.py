@@ -36,11 +36,11 @@ def draw_lines(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
     lines = _group_lines(rows)
     figure, axes = create_figure(choose_size(len(lines) + 1))
     values = [*dict.fromkeys(row.x for row in rows)]
-    place = dict(zip(values, to_numbers(values), strict=True))
+    position_of = dict(zip(values, to_numbers(values), strict=True))
     published: dict[str, Any] | None = None
     for name, points in lines.items():
         look = looks[name]
-        x = np.array([place[row.x] for row in points])
+        x = np.array([position_of[row.x] for row in points])
         ours = np.array([summarize(reproduction.ours.get(row.name, {}).get(column, {}), column) for row in points])
         style: dict[str, Any] = {"color": look.style.color, "linestyle": look.style.dash, "linewidth": 1.4}
         marker: dict[str, Any] = {"marker": look.style.marker, "markersize": 4, "markerfacecolor": look.face}
@@ -56,7 +56,7 @@ def draw_lines(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
     if published is not None:
         axes.plot([], [], **PUBLISHED, label="published")
     if any(not isinstance(value, int | float) for value in values):
-        axes.set_xticks([*place.values()], [str(value) for value in values])
+        axes.set_xticks([*position_of.values()], [str(value) for value in values])
     axes.set_xlabel(escape_text(next(iter(reproduction.plan.table.vary), "")))
     axes.set_ylabel(escape_text(label_column(column)))
     add_legend(axes, len(lines) + 1)
