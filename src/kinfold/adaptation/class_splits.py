@@ -50,7 +50,7 @@ def split_training_classes(classes: int, repeats: int, seed: int) -> list[ClassS
 
     Examples:
         >>> [split.held_out for split in split_training_classes(8, repeats=1, seed=0)]
-        [(4, 5), (1, 7), (2, 3), (0, 6)]
+        [(0, 4), (1, 7), (5, 6), (2, 3)]
     """
     if classes < MIN_CLASSES:
         raise ValueError(
