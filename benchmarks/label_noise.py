@@ -63,8 +63,8 @@ def _train(rows: Tensor, labels: Tensor, build: Callable[[int], Loss], steps: in
         head.weight.copy_(torch.eye(_DIM, rows.shape[1]))
     loss = build(int(labels.max()) + 1)
     groups = [{"params": [*head.parameters()], "lr": 1e-3}]
-    if own := [*loss.parameters()]:
-        groups.append({"params": own, "lr": 1e-2})
+    if loss_parameters := [*loss.parameters()]:
+        groups.append({"params": loss_parameters, "lr": 1e-2})
     optimizer = torch.optim.Adam(groups)
     sampler = kinfold.samplers.create("spc", labels, batch_size=_BATCH, per_class=_PER_CLASS, seed=seed)
     step = 0

@@ -103,7 +103,7 @@ def format_tables(device: torch.device) -> str:
 
 
 def _list(counts: Counter[str]) -> str:
-    return ", ".join(f"`{place}` {count}" for place, count in counts.most_common())
+    return ", ".join(f"`{location}` {count}" for location, count in counts.most_common())
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ def test_wrong_labels_are_found_and_right_ones_are_not():
     planted = np.random.default_rng(1).permutation(300)[:30]
     wrong[planted] = (labels[planted] + np.random.default_rng(2).integers(1, 20, 30)) % 20
     result = audit(make(rows, wrong))
-    found = rows_of(result, "label-error")
-    assert len(found & {*planted.tolist()}) >= 18
-    assert len(found - {*planted.tolist()}) <= 1
-    assert {*result.drops} == found
+    flagged = rows_of(result, "label-error")
+    assert len(flagged & {*planted.tolist()}) >= 18
+    assert len(flagged - {*planted.tolist()}) <= 1
+    assert {*result.drops} == flagged
     first = next(finding for finding in result.findings if finding.row in planted)
     assert f"looks like c{labels[first.row]}" in first.reason
 
@@ -51,7 +51,7 @@ def test_an_item_is_judged_by_others_only():
     check = check_labels(torch.nn.functional.normalize(torch.from_numpy(rows)), torch.from_numpy(wrong), generator(0))
     assert bool(check.suspicious[0])
     assert int(check.suggested[0]) == 0
-    assert (check.own <= 1).all()
+    assert (check.label_probability <= 1).all()
 
 
 def test_single_items_of_a_class_are_not_judged():
@@ -93,12 +93,12 @@ def test_images_are_checked_for_copies_transparency_size_and_damage(tmp_path):
     dataset = data.load("folder", tmp_path)
     names = {row: dataset.items[row].path.name for row in range(len(dataset))}
     result = audit(dataset)
-    found = {kind: {names[row] for row in rows_of(result, kind)} for kind in {f.kind for f in result.findings}}
-    assert found["duplicate"] == {"copy.png"}
-    assert "smaller.jpg" in found["duplicate-across-classes"]
-    assert found["broken"] == {"broken.png"}
-    assert found["tiny"] == {"tiny.png"}
-    assert found["transparent"] == {"transparent.png"}
+    names_by_kind = {kind: {names[row] for row in rows_of(result, kind)} for kind in {f.kind for f in result.findings}}
+    assert names_by_kind["duplicate"] == {"copy.png"}
+    assert "smaller.jpg" in names_by_kind["duplicate-across-classes"]
+    assert names_by_kind["broken"] == {"broken.png"}
+    assert names_by_kind["tiny"] == {"tiny.png"}
+    assert names_by_kind["transparent"] == {"transparent.png"}
     assert result.features == "pixels"
 
 

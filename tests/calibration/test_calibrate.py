@@ -89,12 +89,12 @@ def test_classes_are_matched_once_and_all_their_pairs_are_scored():
     matched = set()
     for unit in range(3):
         values = scores[units == unit].float().sort().values
-        (found,) = [
+        (pair,) = [
             (i, j)
             for i, j in itertools.combinations(range(7), 2)
             if torch.allclose(matrix[3 * i : 3 * i + 3, 3 * j : 3 * j + 3].flatten().sort().values, values, atol=1e-6)
         ]
-        matched |= {*found}
+        matched |= {*pair}
     assert len(matched) == 6
 
 

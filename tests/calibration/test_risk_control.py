@@ -15,8 +15,8 @@ def bound(scores, units, threshold):
     count = max(units) + 1
     shares = []
     for unit in range(count):
-        own = [score for score, number in zip(scores, units, strict=True) if number == unit]
-        shares.append(sum(score >= threshold for score in own) / len(own))
+        unit_scores = [score for score, number in zip(scores, units, strict=True) if number == unit]
+        shares.append(sum(score >= threshold for score in unit_scores) / len(unit_scores))
     return (sum(shares) + 1) / (count + 1)
 
 

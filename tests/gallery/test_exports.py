@@ -64,8 +64,8 @@ def test_lancedb_finds_the_same_items(gallery, queries, tmp_path):
     EXPORTS["lancedb"](gallery, tmp_path / "lance")
     table = lancedb.connect(str(tmp_path / "lance")).open_table("gallery")
     for query, expected in zip(queries.numpy(), gallery.search(queries, k=5).ids, strict=True):
-        found = table.search(query).distance_type("cosine").limit(5).to_arrow()
-        assert found["id"].to_pylist() == expected
+        neighbors = table.search(query).distance_type("cosine").limit(5).to_arrow()
+        assert neighbors["id"].to_pylist() == expected
 
 
 @pytest.mark.integration

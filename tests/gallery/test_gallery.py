@@ -53,18 +53,18 @@ def test_search_over_chunks_equals_a_float64_sort_with_ties(sizes, dim, k, level
     grid = torch.from_numpy(source.integers(-levels, levels + 1, size=(sum(sizes), dim)).astype(np.float32))
     units = torch.nn.functional.normalize(grid)
     queries = torch.nn.functional.normalize(torch.from_numpy(source.normal(size=(3, dim)).astype(np.float32)))
-    scores, found = search_chunks(queries, torch.split(units, sizes), k)
+    scores, indices = search_chunks(queries, torch.split(units, sizes), k)
     exact = (queries.double()[:, None] * units.double()).sum(dim=-1)
     order = exact.sort(dim=1, descending=True, stable=True)
-    assert torch.equal(found, order.indices[:, :k])
+    assert torch.equal(indices, order.indices[:, :k])
     assert torch.equal(scores, order.values[:, :k])
 
 
 def test_too_many_ties_are_searched_in_smaller_blocks(monkeypatch):
     monkeypatch.setattr("kinfold.gallery.exact_search._MAX_CANDIDATES", 100)
     same = torch.nn.functional.normalize(torch.ones(500, 3))
-    scores, found = search_chunks(same[:8], [same[:200], same[200:]], 4)
-    assert found.tolist() == [[0, 1, 2, 3]] * 8
+    scores, indices = search_chunks(same[:8], [same[:200], same[200:]], 4)
+    assert indices.tolist() == [[0, 1, 2, 3]] * 8
     assert scores.allclose(torch.ones(8, 4, dtype=torch.float64))
 
 

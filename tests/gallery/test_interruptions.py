@@ -66,17 +66,17 @@ def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, cha
         path = tmp_path / f"{write}"
         make(path)
         killed = kill_at(write, moment, lambda path=path: CHANGES[change](Gallery.open(path)))
-        found = Gallery.open(path)
-        found.verify()
-        assert {*found.ids} in (before, after)
-        assert len(found.ids) == len({*found.ids})
-        if {*found.ids} == before:
-            CHANGES[change](found)  # the same command again
-        assert {*found.ids} == after
+        reopened = Gallery.open(path)
+        reopened.verify()
+        assert {*reopened.ids} in (before, after)
+        assert len(reopened.ids) == len({*reopened.ids})
+        if {*reopened.ids} == before:
+            CHANGES[change](reopened)  # the same command again
+        assert {*reopened.ids} == after
         with GalleryFolder(path).edit():
             pass  # the next writer cleans up, whatever it does
         listed = {path.name for path in path.iterdir()}
-        assert len(listed) == 2 + 2 * found.info()["chunks"], "files that nobody lists are left"
+        assert len(listed) == 2 + 2 * reopened.info()["chunks"], "files that nobody lists are left"
     assert write >= 4
 
 

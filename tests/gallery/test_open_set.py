@@ -44,9 +44,9 @@ def brute_threshold(gallery, probes, labels, far):
 
 def test_the_threshold_equals_the_definition_of_risk_control(gallery):
     rows, labels = draw(60, 5, 1, "probe")
-    found = gallery.open_set_threshold()
-    assert (found.kind, found.probe_classes) == ("guarantee", 60)
-    assert found.threshold == pytest.approx(brute_threshold(gallery, rows, labels, 0.05), abs=1e-6)
+    chosen = gallery.open_set_threshold()
+    assert (chosen.kind, chosen.probe_classes) == ("guarantee", 60)
+    assert chosen.threshold == pytest.approx(brute_threshold(gallery, rows, labels, 0.05), abs=1e-6)
 
 
 def test_the_threshold_follows_every_change_of_the_items(gallery):
@@ -107,10 +107,10 @@ def test_items_of_unknown_classes_are_named_at_most_at_the_stated_rate_on_the_av
 
 
 def test_too_few_probe_classes_give_an_estimate_that_says_so(gallery):
-    found = gallery.set_probes(*draw(12, 5, 1, "probe"), far=0.05)
-    assert found.kind == "estimate"
-    assert found.smallest_far == pytest.approx(1 / 13)
-    assert "not a guarantee" in found.describe()
+    threshold = gallery.set_probes(*draw(12, 5, 1, "probe"), far=0.05)
+    assert threshold.kind == "estimate"
+    assert threshold.smallest_far == pytest.approx(1 / 13)
+    assert "not a guarantee" in threshold.describe()
 
 
 def test_wrong_input_is_refused_and_changes_nothing(gallery, tmp_path):
@@ -129,6 +129,6 @@ def test_a_run_calibrates_the_gallery_that_it_made(tmp_path):
     made = Gallery.create(tmp_path / "birds", run=run)
     train = run.data("train")
     made.add(train, [train.classes[i] for i in train.labels.tolist()], run=run)
-    found = made.calibrate(run, far=0.3)
-    assert (found.probe_classes, found.kind, found.smallest_far) == (3, "guarantee", 0.25)
+    threshold = made.calibrate(run, far=0.3)
+    assert (threshold.probe_classes, threshold.kind, threshold.smallest_far) == (3, "guarantee", 0.25)
     assert made.identify(train, run=run).labels.count(None) < len(train)

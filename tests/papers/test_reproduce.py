@@ -84,15 +84,15 @@ def two_steps(key, small, folder, changes=()):
     assert all(torch.isfinite(weights).all() for weights in run.model().state_dict().values())
 
 
-@pytest.mark.parametrize("place", COMBINATIONS, ids=names_of)
-def test_every_combination_of_the_tables_runs_two_steps(place, small, tmp_path):
-    two_steps(place, small, tmp_path / "run")
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=names_of)
+def test_every_combination_of_the_tables_runs_two_steps(combination, small, tmp_path):
+    two_steps(combination, small, tmp_path / "run")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", COMBINATIONS, ids=names_of)
-def test_every_combination_runs_two_steps_on_glyphs(place, tmp_path):
-    two_steps(place, on_glyphs(), tmp_path / "run", MEASURED_ONCE)
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=names_of)
+def test_every_combination_runs_two_steps_on_glyphs(combination, tmp_path):
+    two_steps(combination, on_glyphs(), tmp_path / "run", MEASURED_ONCE)
 
 
 @cache

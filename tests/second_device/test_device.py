@@ -129,9 +129,9 @@ def test_saved_tensors_come_back_to_their_device_or_to_the_host():
     stream = io.BytesIO()
     saved = host(3, 4).to(DEVICE).t()
     torch.save(saved, stream)
-    for place, device in ((None, DEVICE), ("cpu", CPU)):
+    for target, device in ((None, DEVICE), ("cpu", CPU)):
         stream.seek(0)
-        loaded = torch.load(stream, weights_only=True, map_location=place)
+        loaded = torch.load(stream, weights_only=True, map_location=target)
         assert loaded.device == device
         assert torch.equal(loaded.cpu(), saved.cpu())
 

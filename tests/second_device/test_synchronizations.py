@@ -31,7 +31,7 @@ def test_the_host_does_not_wait_for_these_losses(name):
 
 def test_waits_have_a_place():
     forward, backward = count_loss("proxy-anchor", DEVICE)
-    assert [place.rpartition(".")[0] for place in forward] == ["losses.proxies"]
+    assert [location.rpartition(".")[0] for location in forward] == ["losses.proxies"]
     assert not backward
 
 

@@ -123,6 +123,7 @@ def tree(tmp_path):
     root = tmp_path / "root"
     for name, text in {
         "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['slow']\n",
+        "benchmarks/__init__.py": "",
         "src/kinfold/__init__.py": "",
         "src/kinfold/dro/__init__.py": "",
         "src/kinfold/dro/half.py": HALF,

@@ -14,3 +14,17 @@ def test_words_are_counted_and_their_lines_listed():
 def test_the_words_of_the_field_are_not_counted():
     text = "positives, negatives, package, exact score, int8, row chunks, schedule, string, normalize, color, neighbors"
     assert not any(vocabulary.count({"a.md": text}).values())
+
+
+def test_variables_are_counted_where_they_are_bound():
+    code = "found = 1\ndef f(own): return own\nfor seen in []: print(seen.found)\n# found = 2\n"
+    assert vocabulary.find_lines({"a.py": code, "b.md": "found = 1"}, vocabulary.VARIABLES) == [
+        "a.py:1: found = 1",
+        "a.py:2: def f(own): return own",
+        "a.py:3: for seen in []: print(seen.found)",
+    ]
+
+
+def test_the_project_uses_none_of_these_words():
+    tree = vocabulary.read_tree(None)
+    assert [line for name in vocabulary.count(tree) for line in vocabulary.find_lines(tree, name)] == []

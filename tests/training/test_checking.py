@@ -13,7 +13,7 @@ from kinfold.training.config.parsing import read_tables
 WRONG = {
     "loss option": (["loss.postive_scale=3"], "(did you mean 'positive_scale'?)"),
     "loss value": (["loss.positive_scale=-3"], "positive_scale must be a positive number, got -3"),
-    "option of a loss with class vectors": (["loss.name=soft-triple", "loss.centres=2"], "no option 'centres'"),
+    "option of a loss with class vectors": (["loss.name=soft-triple", "loss.centerss=2"], "no option 'centerss'"),
     "rate of a loss without parameters": (
         ["optimizer.loss_lr=0.1"],
         "optimizer.loss_lr=0.1 is for parameters of the loss",

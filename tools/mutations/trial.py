@@ -21,7 +21,7 @@ TESTS = {
 }
 # the robust losses go through all that every loss goes through
 KEYWORDS = {"losses": "not dro-", "dro": "dro", "metrics": ""}
-COPIED = ("src", "tests", "pyproject.toml")
+COPIED = ("src", "tests", "benchmarks", "pyproject.toml")
 ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "chosen", "-m", "not slow", "--tb=no")
 # a test may take ten times as long as it did, and so much more, in seconds of processor time
 LONGER, LEAST_SECONDS = 10.0, 20.0

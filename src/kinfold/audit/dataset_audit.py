@@ -153,11 +153,11 @@ def _check_labels(rows: Tensor, labels: Tensor, readable: Array, seed: int) -> L
     numbers = torch.searchsorted(classes, labels[used])
     check = check_labels(rows[used], numbers, derive_generator(seed, _STREAM))
     count = len(labels)
-    own, chance = torch.ones(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+    label_probability, chance = torch.ones(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
     suggested, suspicious = labels.clone(), torch.zeros(count, dtype=torch.bool)
-    own[used], chance[used] = check.own, check.suggested_probability
+    label_probability[used], chance[used] = check.label_probability, check.suggested_probability
     suggested[used], suspicious[used] = classes[check.suggested], check.suspicious
-    return LabelCheck(own, suggested, chance, suspicious)
+    return LabelCheck(label_probability, suggested, chance, suspicious)
 
 
 def _report_labels(dataset: Dataset, check: LabelCheck | None) -> list[Finding]:
@@ -166,8 +166,9 @@ def _report_labels(dataset: Dataset, check: LabelCheck | None) -> list[Finding]:
     findings = []
     for row in check.suspicious.nonzero().squeeze(1).tolist():
         name, chance = dataset.classes[int(check.suggested[row])], float(check.suggested_probability[row])
-        reason = f"looks like {name} ({chance:.0%}); its own label has a probability of {float(check.own[row]):.1g}"
-        findings.append(_make(dataset, row, "label-error", reason, True, score=float(check.own[row])))
+        probability = float(check.label_probability[row])
+        reason = f"looks like {name} ({chance:.0%}); its own label has a probability of {probability:.1g}"
+        findings.append(_make(dataset, row, "label-error", reason, True, score=probability))
     return findings
 
 
@@ -178,8 +179,8 @@ def _report_duplicates(dataset: Dataset, pairs: Iterable[DuplicatePair]) -> list
         kind, rows = _judge(dataset, pair)
         for row, other, drop in rows:
             how = "the same as" if pair.exact else f"nearly the same (similarity {pair.similarity:.4f}) as"
-            place = f"row {other} ({dataset.classes[int(dataset.labels[other])]}, {dataset.split[other]})"
-            finding = _make(dataset, row, kind, f"{how} {place}", drop, other, pair.similarity)
+            description = f"row {other} ({dataset.classes[int(dataset.labels[other])]}, {dataset.split[other]})"
+            finding = _make(dataset, row, kind, f"{how} {description}", drop, other, pair.similarity)
             findings.setdefault((row, kind), finding)
     return [*findings.values()]
 

@@ -22,13 +22,13 @@ class LabelCheck:
     """What a classifier of the other items says about each label.
 
     Args:
-        own: Probability of the item's own label, (N,); 1 for classes with a single item, which cannot be judged.
+        label_probability: Probability of the item's label, (N,); 1 for classes with one item, which cannot be judged.
         suggested: The most probable class, (N,).
         suggested_probability: Its probability, (N,).
         suspicious: Whether the label is probably wrong, boolean (N,).
     """
 
-    own: Tensor
+    label_probability: Tensor
     suggested: Tensor
     suggested_probability: Tensor
     suspicious: Tensor
@@ -56,10 +56,12 @@ def check_labels(features: Tensor, labels: Tensor, generator: torch.Generator, c
         logits = _score_out_of_fold(rows, labels, fold, trusted)
         fitted = judged & trusted
         probabilities = torch.softmax(logits * _fit_temperature(logits[fitted], labels[fitted]), dim=1)
-        own = torch.where(judged, probabilities[index, labels], 1.0)
-        trusted = own >= FIRST_CUTOFF / classes
+        label_probability = torch.where(judged, probabilities[index, labels], 1.0)
+        trusted = label_probability >= FIRST_CUTOFF / classes
     best = probabilities.max(dim=1)
-    return LabelCheck(own, best.indices, best.values, (own < cutoff / classes) & (best.indices != labels))
+    return LabelCheck(
+        label_probability, best.indices, best.values, (label_probability < cutoff / classes) & (best.indices != labels)
+    )
 
 
 def _reduce(features: Tensor) -> Tensor:
@@ -105,7 +107,7 @@ def _fit_temperature(logits: Tensor, labels: Tensor) -> float:
     index = torch.arange(len(labels))
 
     def loss(log_factor: float) -> float:
-        own = torch.log_softmax(logits * float(np.exp(log_factor)), dim=1)[index, labels]
-        return -float(own.clamp(min=_LEAST_LOG).mean())
+        log_probabilities = torch.log_softmax(logits * float(np.exp(log_factor)), dim=1)[index, labels]
+        return -float(log_probabilities.clamp(min=_LEAST_LOG).mean())
 
     return float(np.exp(minimize_scalar(loss, bounds=(-6.0, 3.0), method="bounded").x))

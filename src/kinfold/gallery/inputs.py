@@ -34,8 +34,8 @@ def to_strings(values: Any, count: int, what: str) -> list[str]:
 
 def check_unique(ids: list[str]) -> None:
     """Raise a ValueError that names the first id that is there twice."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for name in ids:
-        if name in seen:
+        if name in names:
             raise ValueError(f"the id {name!r} is given twice: ids must differ")
-        seen.add(name)
+        names.add(name)

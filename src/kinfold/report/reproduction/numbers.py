@@ -66,17 +66,17 @@ def draw_lines(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
 def draw_rows(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: Looks, column: str) -> "Figure":
     """Draw a column of a table: our mean and interval in each row, a cross at the published number."""
     figure, axes = create_figure((6.4, max(2.4, 0.24 * len(rows) + 0.9)))
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         look = looks[get_line(row)]
         mean, half_width = summarize(reproduction.ours.get(row.name, {}).get(column, {}), column)
         error = None if np.isnan(half_width) else half_width
         marker: dict[str, Any] = {"marker": look.style.marker, "markerfacecolor": look.face, "markersize": 6}
-        axes.errorbar([mean], [place], xerr=error, color=look.style.color, linestyle="none", capsize=2, **marker)
+        axes.errorbar([mean], [position], xerr=error, color=look.style.color, linestyle="none", capsize=2, **marker)
         number, spread = get_published(row, reproduction.data, column)
         if np.isfinite(number):
-            axes.plot([number], [place], **PUBLISHED)
+            axes.plot([number], [position], **PUBLISHED)
             if np.isfinite(spread):
-                axes.plot([number - spread, number + spread], [place, place], color="#444444", linewidth=0.8)
+                axes.plot([number - spread, number + spread], [position, position], color="#444444", linewidth=0.8)
     axes.plot([], [], "o", color="#777777", label="ours, 95 % interval")
     axes.plot([], [], **PUBLISHED, label="published")
     if any(not look.filled for look in looks.values()):

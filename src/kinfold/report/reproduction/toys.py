@@ -55,11 +55,11 @@ def _draw_points(axes: "Axes", arrays: Mapping[str, Array], train: str, test: st
 
 def _draw_spectra(axes: "Axes", rows: Sequence[PublishedRow], arrays: Mapping[str, Mapping[str, Array]]) -> None:
     """Both singular values of the training embeddings, a line for each row."""
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         larger, smaller = arrays[row.name]["spectrum"]
-        axes.barh(place, larger, color="#1f77b4", height=0.7)
-        axes.barh(place, smaller, left=larger, color="#d98c21", height=0.7)
-    axes.set_yticks(range(len(rows)), [str(place + 1) for place in range(len(rows))], fontsize=6)
+        axes.barh(position, larger, color="#1f77b4", height=0.7)
+        axes.barh(position, smaller, left=larger, color="#d98c21", height=0.7)
+    axes.set_yticks(range(len(rows)), [str(position + 1) for position in range(len(rows))], fontsize=6)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of both singular values", fontsize=8)
