@@ -13,8 +13,6 @@ behind are shared; a head sees pooled features, so that this one attends to chan
 divergence was not to be found: 1 is ours.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn, relu
 
@@ -22,22 +20,11 @@ from kinfold.models.ensemble import (
     Ensemble,
     ObjectiveTerm,
     ParallelLinear,
+    PartsOutput,
     check_not_negative,
     divide_evenly,
     normalize_parts,
 )
-
-
-class AttentionOutput(NamedTuple):
-    """Output of `AttentionEnsemble`.
-
-    Attributes:
-        embeddings: The parts, concatenated, (B, dim).
-        parts: Unit vectors, (B, K, part_dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class AttentionEnsemble(Ensemble):
@@ -79,12 +66,12 @@ class AttentionEnsemble(Ensemble):
         self.expand = ParallelLinear(branches, hidden, width)
         self.embed = nn.Linear(width, self.part_dim)
 
-    def output(self, features: Tensor) -> AttentionOutput:
+    def output(self, features: Tensor) -> PartsOutput:
         attention = torch.sigmoid(self.expand(relu(self.squeeze(features[:, None]))))  # (B, K, width)
         parts = normalize_parts(self.embed(attention * features[:, None]))
-        return AttentionOutput(parts.flatten(1), parts)
+        return PartsOutput(parts.flatten(1), parts)
 
-    def terms(self, output: AttentionOutput) -> dict[str, ObjectiveTerm]:
+    def terms(self, output: PartsOutput) -> dict[str, ObjectiveTerm]:
         value = compute_divergence(output.parts, self.divergence_margin)
         return {"divergence": ObjectiveTerm(self.divergence_weight, value)}
 

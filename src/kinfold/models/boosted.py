@@ -16,8 +16,6 @@ where the paper penalizes the weights of R. Weights are divided by their largest
 used unless `representation_weight` is set.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -26,24 +24,13 @@ from kinfold.models.ensemble import (
     Ensemble,
     ObjectiveTerm,
     ParallelLinear,
+    PartsOutput,
     check_not_negative,
     divide_evenly,
     normalize_parts,
 )
 from kinfold.models.gradient_reversal import reverse_gradient
 from kinfold.pairs import Relation
-
-
-class BoostedOutput(NamedTuple):
-    """Output of `BoostedHeads`.
-
-    Attributes:
-        embeddings: The parts, each with the weight of its scores in S_K, concatenated, (B, dim).
-        parts: Unit vectors, (B, K, part_dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class BoostedHeads(Ensemble):
@@ -94,12 +81,12 @@ class BoostedHeads(Ensemble):
         self.register_buffer("shares", compute_shares(branches), persistent=False)
         self.shares: Tensor
 
-    def output(self, features: Tensor) -> BoostedOutput:
+    def output(self, features: Tensor) -> PartsOutput:
         parts = normalize_parts(self.nodes(features[:, None]))
         # with these lengths the product of two embeddings is S_K
-        return BoostedOutput((parts * self.shares.to(parts).sqrt()[:, None]).flatten(1), parts)
+        return PartsOutput((parts * self.shares.to(parts).sqrt()[:, None]).flatten(1), parts)
 
-    def labeled_terms(self, output: BoostedOutput, relation: Relation) -> dict[str, ObjectiveTerm]:
+    def labeled_terms(self, output: PartsOutput, relation: Relation) -> dict[str, ObjectiveTerm]:
         terms = {}
         signs = relation.positives.to(output.parts.dtype) * (1 + self.negative_cost) - self.negative_cost
         score = torch.zeros_like(signs)

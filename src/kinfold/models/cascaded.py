@@ -13,25 +13,12 @@ the batch.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from kinfold.models.ensemble import Ensemble, divide_evenly, normalize_parts
+from kinfold.models.ensemble import Ensemble, PartsOutput, divide_evenly, normalize_parts
 from kinfold.pairs import Relation
-
-
-class CascadedOutput(NamedTuple):
-    """Output of `CascadedHeads`.
-
-    Attributes:
-        embeddings: The parts, concatenated, (B, dim).
-        parts: Unit vectors, (B, K, part_dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class CascadedHeads(Ensemble):
@@ -73,11 +60,11 @@ class CascadedHeads(Ensemble):
                 layers += [nn.Linear(units if number else width, units), nn.ReLU()]
             self.learners.append(nn.Sequential(*layers, nn.Linear(units if depth else width, self.part_dim)))
 
-    def output(self, features: Tensor) -> CascadedOutput:
+    def output(self, features: Tensor) -> PartsOutput:
         parts = normalize_parts(torch.stack([learner(features) for learner in self.learners], dim=1))
-        return CascadedOutput(parts.flatten(1), parts)
+        return PartsOutput(parts.flatten(1), parts)
 
-    def select_pairs(self, output: CascadedOutput, relation: Relation) -> list[Relation]:
+    def select_pairs(self, output: PartsOutput, relation: Relation) -> list[Relation]:
         relations = [keep_hardest(relation, torch.zeros(()), self.shares[0], relation)]
         for share, rows in zip(self.shares[1:], output.parts.detach().unbind(dim=1), strict=False):
             relations.append(keep_hardest(relations[-1], rows @ rows.T, share, relation))

@@ -12,26 +12,12 @@ Groups of two groupings are not matched to each other, and the paper's last phas
 `representation_weight` here.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
-from kinfold.models.ensemble import Ensemble, ItemGrouping, divide_evenly
+from kinfold.models.ensemble import Ensemble, ItemGrouping, PartsOutput, divide_evenly
 from kinfold.models.initialization import initialize
 from kinfold.models.linear_maps import LinearMapKind
-
-
-class DividedOutput(NamedTuple):
-    """Output of `DividedHead`.
-
-    Attributes:
-        embeddings: z, (B, dim).
-        parts: Its slices, (B, K, part_dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class DividedHead(Ensemble):
@@ -64,9 +50,9 @@ class DividedHead(Ensemble):
         """Initialize the head from the principal components of the features (N, width)."""
         initialize(self.embed, features, how)
 
-    def output(self, features: Tensor) -> DividedOutput:
+    def output(self, features: Tensor) -> PartsOutput:
         embeddings = self.embed(features)
-        return DividedOutput(embeddings, embeddings.reshape(-1, self.parts, self.part_dim))
+        return PartsOutput(embeddings, embeddings.reshape(-1, self.parts, self.part_dim))
 
     def assign_groups(self, groups: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(groups, self.parts).bool()

@@ -21,6 +21,18 @@ class EnsembleOutput(Protocol):
         """Embeddings of the K parts, (B, K, part_dim)."""
 
 
+class PartsOutput(NamedTuple):
+    """Output of an ensemble that returns nothing but its embeddings.
+
+    Attributes:
+        embeddings: The embedding that is used after training, (B, dim).
+        parts: Embeddings of the K parts, (B, K, part_dim).
+    """
+
+    embeddings: Tensor
+    parts: Tensor
+
+
 class ObjectiveTerm(NamedTuple):
     """A differentiable scalar that is added to the objective, and its weight."""
 

@@ -1,29 +1,16 @@
 """Independent heads: several small embeddings of the same features, kept decorrelated."""
 
-from typing import NamedTuple
-
 from torch import Tensor
 
 from kinfold.models.ensemble import (
     Ensemble,
     ObjectiveTerm,
     ParallelLinear,
+    PartsOutput,
     check_not_negative,
     divide_evenly,
     normalize_parts,
 )
-
-
-class IndependentOutput(NamedTuple):
-    """Output of `IndependentHeads`.
-
-    Attributes:
-        embeddings: The parts, concatenated, (B, dim).
-        parts: Unit vectors, (B, K, part_dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class IndependentHeads(Ensemble):
@@ -64,11 +51,11 @@ class IndependentHeads(Ensemble):
         self.decorrelation_weight = decorrelation_weight
         self.nodes = ParallelLinear(branches, width, part_dim)
 
-    def output(self, features: Tensor) -> IndependentOutput:
+    def output(self, features: Tensor) -> PartsOutput:
         parts = normalize_parts(self.nodes(features[:, None]))
-        return IndependentOutput(parts.flatten(1), parts)
+        return PartsOutput(parts.flatten(1), parts)
 
-    def terms(self, output: IndependentOutput) -> dict[str, ObjectiveTerm]:
+    def terms(self, output: PartsOutput) -> dict[str, ObjectiveTerm]:
         return {"decorrelation": ObjectiveTerm(self.decorrelation_weight, compute_cross_covariance(output.parts))}
 
     def extra_repr(self) -> str:

@@ -13,26 +13,19 @@ The regression R, two layers with unit output, learns to predict z from a; z and
 is used after training. Weights and the number of groups are ours where the paper tuned them for each data set.
 """
 
-from typing import NamedTuple
-
 from torch import Tensor, nn
 
-from kinfold.models.ensemble import Ensemble, ItemGrouping, ObjectiveTerm, check_not_negative, normalize_parts
+from kinfold.models.ensemble import (
+    Ensemble,
+    ItemGrouping,
+    ObjectiveTerm,
+    PartsOutput,
+    check_not_negative,
+    normalize_parts,
+)
 from kinfold.models.gradient_reversal import reverse_gradient
 from kinfold.models.initialization import initialize
 from kinfold.models.linear_maps import LinearMapKind
-
-
-class InterclassOutput(NamedTuple):
-    """Output of `InterclassHead`.
-
-    Attributes:
-        embeddings: z, (B, dim).
-        parts: a, (B, 1, dim).
-    """
-
-    embeddings: Tensor
-    parts: Tensor
 
 
 class InterclassHead(Ensemble):
@@ -82,11 +75,11 @@ class InterclassHead(Ensemble):
         """Initialize z from the principal components of the features (N, width)."""
         initialize(self.embed, features, how)
 
-    def forward(self, features: Tensor) -> InterclassOutput | Tensor:
+    def forward(self, features: Tensor) -> PartsOutput | Tensor:
         return self.output(features) if self.training else self.embed(features)
 
-    def output(self, features: Tensor) -> InterclassOutput:
-        return InterclassOutput(self.embed(features), normalize_parts(self.auxiliary(features))[:, None])
+    def output(self, features: Tensor) -> PartsOutput:
+        return PartsOutput(self.embed(features), normalize_parts(self.auxiliary(features))[:, None])
 
     def count_classes(self, num_classes: int) -> int:
         assert self.grouping is not None
@@ -95,7 +88,7 @@ class InterclassHead(Ensemble):
     def relabel(self, part: int, labels: Tensor, groups: Tensor | None) -> Tensor:
         return labels if groups is None else groups
 
-    def terms(self, output: InterclassOutput) -> dict[str, ObjectiveTerm]:
+    def terms(self, output: PartsOutput) -> dict[str, ObjectiveTerm]:
         embeddings = reverse_gradient(normalize_parts(output.embeddings))
         predicted = normalize_parts(self.regression(reverse_gradient(output.parts[:, 0])))
         value = -(embeddings * predicted).square().sum(dim=1).mean()
