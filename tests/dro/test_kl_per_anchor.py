@@ -51,3 +51,10 @@ def test_another_number_of_groups_is_an_error():
         KL(torch.tensor([1.0, 0.0]))
     with pytest.raises(ValueError, match=r"a number or a tensor \(G,\)"):
         KL(torch.ones(2, 2))
+
+
+def test_a_temperature_for_each_anchor_in_one_of_two_sets_keeps_the_batch_together():
+    gammas = torch.linspace(0.05, 0.4, 8)
+    for sets in ((KL(gammas), KL(0.3)), (KL(0.3), KL(gammas))):
+        assert not Robust("similarity-margin", sets, group="anchor-sign").supports_chunks
+    assert Robust("similarity-margin", (KL(0.3), KL(0.3)), group="anchor-sign").supports_chunks

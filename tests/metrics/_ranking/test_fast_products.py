@@ -53,6 +53,13 @@ def test_int8_products_are_within_their_error_bound(kind, distance):
 
 
 @pytest.mark.skipif(not has_exact_int8_products(), reason="this processor has no exact int8 products")
+def test_the_rounding_of_exact_scores_is_bounded_by_the_number_of_features():
+    query_gallery = build_query_gallery(make_embeddings("random", n=4, d=900)[0], None, "cosine")
+    products = build_fast_products(query_gallery, torch.int8)
+    assert bool((products.exact_error >= 900 * torch.finfo(torch.float64).eps).all())
+
+
+@pytest.mark.skipif(not has_exact_int8_products(), reason="this processor has no exact int8 products")
 def test_int8_products_keep_their_error_between_rows_of_very_different_lengths():
     """A query that is tiny beside the others has a scale that float32 cannot hold."""
     x = make_embeddings("random", n=60, d=20)[0] * torch.logspace(-30, 3, 60)[:, None]
