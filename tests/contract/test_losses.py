@@ -173,8 +173,10 @@ def test_a_relation_matrix_equals_labels(name):
     classes = torch.arange(NUM_CLASSES) if has_proxies(name) else Y
     expected, slope = gradient(make(name), X, Y)
     value, actual = gradient(make(name), X, relation=Y[:, None] == classes)
-    torch.testing.assert_close(value, expected, rtol=0, atol=0)
-    torch.testing.assert_close(actual, slope, rtol=0, atol=0)
+    # a loss of whole classes is computed in another way if labels say what the classes are
+    rtol, atol = (1e-5, 1e-6) if make(name).whole_classes else (0, 0)
+    torch.testing.assert_close(value, expected, rtol=rtol, atol=atol)
+    torch.testing.assert_close(actual, slope, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", [n for n in DETERMINISTIC if n in ON_PAIRS])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kinfold.dro import KL, Average, ChiSquare, KLBall, Robust, TopK
-from kinfold.losses import engine
+from kinfold.losses import tiles
 from tests.dro.sets import SETS
 from tests.problems import batch, generator, gradient
 
@@ -40,9 +40,9 @@ def test_large_batches_have_the_value_of_the_whole(group, chosen, monkeypatch):
     """Only a group that is one row can be processed in row chunks."""
     loss = Robust("similarity-margin", chosen, group=group)
     expected = gradient(loss, X, Y)
-    monkeypatch.setattr(engine, "MIN_ROWS", 1)
-    monkeypatch.setattr(engine, "TILE_PAIRS", 50)
-    monkeypatch.setattr(engine, "WHOLE_PAIRS", 50)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 1)
+    monkeypatch.setattr(tiles, "TILE_PAIRS", 50)
+    monkeypatch.setattr(tiles, "WHOLE_PAIRS", 50)
     torch.testing.assert_close(gradient(loss, X, Y), expected, rtol=1e-10, atol=1e-12)
 
 

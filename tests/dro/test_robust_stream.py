@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kinfold.dro import KL, Average, ChiSquare, KLBall, Robust, Simplex, TopK, chi_square_stream, stream
-from kinfold.losses import Loss, engine
+from kinfold.losses import Loss, tiles
 from tests.problems import batch, generator, gradient, make
 
 X, Y = batch(131, sizes=(5, 3, 1, 4, 6, 2, 3))
@@ -32,10 +32,10 @@ SETS = [
 def _tiles(request, monkeypatch):
     """Several tiles that are read again in every pass; the narrow ones are also cut by columns."""
     rows, pairs = request.param
-    monkeypatch.setattr(engine, "MIN_ROWS", 1)
-    monkeypatch.setattr(engine, "TILE_PAIRS", pairs)
-    monkeypatch.setattr(engine, "WHOLE_PAIRS", 1)
-    monkeypatch.setattr(engine, "TRIANGLE_ROWS", rows)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 1)
+    monkeypatch.setattr(tiles, "TILE_PAIRS", pairs)
+    monkeypatch.setattr(tiles, "WHOLE_PAIRS", 1)
+    monkeypatch.setattr(tiles, "TRIANGLE_ROWS", rows)
 
 
 def whole(loss, monkeypatch, *args, **options):
@@ -115,7 +115,7 @@ def test_second_derivatives_are_those_of_the_whole(chosen, monkeypatch):
 
     result = penalty()
     monkeypatch.setattr(Robust, "compute", Loss.compute)
-    monkeypatch.setattr(engine, "WHOLE_PAIRS", 2**40)
+    monkeypatch.setattr(tiles, "WHOLE_PAIRS", 2**40)
     torch.testing.assert_close(result, penalty(), rtol=1e-8, atol=1e-11)
 
 

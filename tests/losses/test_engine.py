@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kinfold.losses import engine
+from kinfold.losses import tiles
 from kinfold.pairs import Relation
 from tests.problems import LOSSES, batch, draws, generator, gradient, has_proxies, kind_of, make
 
@@ -14,16 +14,16 @@ ROWWISE = [n for n in LOSSES if kind_of(n) != "batch" and not draws(n)]
 @pytest.fixture(params=[1, 50, 100])
 def small_chunks(request, monkeypatch):
     """One row, two rows, four rows at a time; the last tile is smaller. Triangles are cut by columns too."""
-    monkeypatch.setattr(engine, "MIN_ROWS", 1)
-    monkeypatch.setattr(engine, "TILE_PAIRS", request.param)
-    monkeypatch.setattr(engine, "WHOLE_PAIRS", request.param)
-    monkeypatch.setattr(engine, "TRIANGLE_ROWS", {1: 1, 50: 5, 100: 4}[request.param])
+    monkeypatch.setattr(tiles, "MIN_ROWS", 1)
+    monkeypatch.setattr(tiles, "TILE_PAIRS", request.param)
+    monkeypatch.setattr(tiles, "WHOLE_PAIRS", request.param)
+    monkeypatch.setattr(tiles, "TRIANGLE_ROWS", {1: 1, 50: 5, 100: 4}[request.param])
 
 
 def take_whole(patch):
-    patch.setattr(engine, "TILE_PAIRS", 2**40)
-    patch.setattr(engine, "WHOLE_PAIRS", 2**40)
-    patch.setattr(engine, "TRIANGLE_ROWS", 2**40)
+    patch.setattr(tiles, "TILE_PAIRS", 2**40)
+    patch.setattr(tiles, "WHOLE_PAIRS", 2**40)
+    patch.setattr(tiles, "TRIANGLE_ROWS", 2**40)
 
 
 def both(name, monkeypatch, *args, reduction="mean", **options):
@@ -109,17 +109,17 @@ def test_second_derivatives_are_those_of_the_whole(name, small_chunks, monkeypat
 
 
 def test_only_large_batches_are_cut():
-    assert engine.plan_rows(640, 640) == [engine.Tile()]
-    assert len(engine.plan_rows(4096, 4096)) == 64
-    assert engine.plan_rows(1, 10**9) == [engine.Tile()]
-    assert engine.plan_triangle(319) == [engine.Tile()]
+    assert tiles.plan_rows(640, 640) == [tiles.Tile()]
+    assert len(tiles.plan_rows(4096, 4096)) == 64
+    assert tiles.plan_rows(1, 10**9) == [tiles.Tile()]
+    assert tiles.plan_triangle(319) == [tiles.Tile()]
 
 
 @pytest.mark.parametrize("size", [321, 640, 1000, 20_000])
 def test_tiles_of_the_triangle_cover_every_pair_once(size):
     covered = torch.zeros(size // 10 + 1, size // 10 + 1, dtype=torch.int32)
     step = 10
-    for tile in engine.plan_triangle(size):
+    for tile in tiles.plan_triangle(size):
         rows, columns = (torch.arange(size)[part][::1] for part in (tile.rows, tile.columns))
         rows, columns = rows[rows % step == 0], columns[columns % step == 0]
         if len(rows) and len(columns):

@@ -8,7 +8,7 @@ from benchmarks.precision import gradient, make, mean_cosine, problem, settings
 from torch.nn.functional import cosine_similarity, normalize
 
 import kinfold
-from kinfold.losses import engine
+from kinfold.losses import tiles
 from tests.problems import generator
 
 SETTINGS = settings([])
@@ -54,9 +54,9 @@ def test_gradient_of_nearly_equal_positives_agrees_with_float64(title, radius):
 
 @pytest.mark.parametrize("title", [title for title in ROOTS if "oh-song" not in title])
 def test_in_row_chunks(title, monkeypatch):
-    monkeypatch.setattr(engine, "MIN_ROWS", 1)
-    monkeypatch.setattr(engine, "TILE_PAIRS", 500)
-    monkeypatch.setattr(engine, "WHOLE_PAIRS", 500)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 1)
+    monkeypatch.setattr(tiles, "TILE_PAIRS", 500)
+    monkeypatch.setattr(tiles, "WHOLE_PAIRS", 500)
     assert mean_cosine(*SETTINGS[title], 1e-4) > 0.99
 
 

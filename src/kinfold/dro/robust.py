@@ -11,9 +11,10 @@ from kinfold.dro.stream import TopKSolver
 from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.top_k import TopK
 from kinfold.dro.uncertainty import UncertaintySet
-from kinfold.losses import Loss, ScoredPairs, Terms, engine
+from kinfold.losses import Loss, ScoredPairs, Terms, tiles
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.loss import Reduction
+from kinfold.pairs.class_rows import ClassRows
 from kinfold.pairs.masks import count, narrow
 
 Group: TypeAlias = Literal["batch", "sign", "anchor", "anchor-sign", "class"]
@@ -67,10 +68,10 @@ class Robust(Loss):
         sets = uncertainty_set if isinstance(uncertainty_set, tuple) else (uncertainty_set,)
         _check(inner, sets, group, pseudo_pair, balanced, sample)
         self.kind = "anchor" if group.startswith("anchor") else "batch"
-        # a set with a temperature for each anchor needs all anchors at once
-        self.supports_chunks = (
-            self.kind == "anchor" and sample is None and all(getattr(each, "groups", None) is None for each in sets)
-        )
+        # a set with a temperature for each group needs all groups at once, and so do draws
+        is_separable = sample is None and all(getattr(each, "groups", None) is None for each in sets)
+        self.supports_chunks = is_separable and (self.kind == "anchor" or group == "class")
+        self.whole_classes = is_separable and group == "class"
         super().__init__(reduction)
         self.measure, self.normalize = inner.measure, inner.normalize
         self.uses_labels = group == "class" or inner.uses_labels
@@ -95,10 +96,12 @@ class Robust(Loss):
             value = self._reduce_group(positive_set, losses.flatten(), (positives | negatives).flatten())
             return Terms.over(value, 1)
         if self.group == "class":
-            rows, exists = _group_rows(pairs.labels)
-            mask = (positives | negatives)[rows] & exists[:, :, None]
-            values = self._reduce_group(positive_set, losses[rows].flatten(1), mask.flatten(1))
-            return Terms.over(values.mean(), 1)
+            if pairs.labels is None:
+                raise ValueError("group='class' needs labels: a relation does not say which class an anchor belongs to")
+            classes = pairs.classes or ClassRows.from_labels(pairs.labels.flatten())
+            mask = classes.split(positives | negatives) & classes.exists[:, :, None]
+            values = self._reduce_group(positive_set, classes.split(losses).flatten(1), mask.flatten(1))
+            return Terms.over(values.sum(), values.shape[0])
         if self.group == "anchor":
             return Terms.over(self._reduce_group(positive_set, losses, positives | negatives), losses.shape[0])
         if self.group == "anchor-sign":
@@ -141,7 +144,7 @@ class Robust(Loss):
         sets = self._resolve_sets(batch.anchors.shape[0], symmetric=batch.symmetric)
         selections = [select_all] if self.group == "batch" else [select_positives, select_negatives]
         copies, factor = stream.count_copies(), 1.0 / len(selections)
-        is_small = batch.anchors.shape[0] * batch.references.shape[0] <= engine.WHOLE_PAIRS
+        is_small = batch.anchors.shape[0] * batch.references.shape[0] <= tiles.WHOLE_PAIRS
         groups = []
         for chosen, selection in zip(sets, selections, strict=False):
             solver = chosen.make_solver(copies)
@@ -221,14 +224,3 @@ def _check(
         raise ValueError("balanced must be used with group='sign' and one TopK set")
     if sample is not None and sample < 1:
         raise ValueError(f"sample must be at least 1, got {sample}")
-
-
-def _group_rows(labels: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Rows of the anchors of each class in the batch (C, M), and which of them exist (C, M)."""
-    if labels is None:
-        raise ValueError("group='class' needs labels: a relation does not say which class an anchor belongs to")
-    _, code, sizes = torch.unique(labels.flatten(), return_inverse=True, return_counts=True)
-    exists = torch.arange(int(sizes.max()), device=labels.device) < sizes[:, None]
-    rows = torch.zeros(exists.shape, dtype=torch.int64, device=labels.device)
-    rows[exists] = code.argsort(stable=True)
-    return rows, exists

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from kinfold.dro.stream import LossTile, PairList, Solver
-from kinfold.losses import engine
-from kinfold.losses.engine import PairProgram, Tile
+from kinfold.losses import tiles as tiling
+from kinfold.losses.engine import PairProgram
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.tiles import Tile
 from kinfold.pairs import Relation
 from kinfold.pairs.masks import mask_to_float, union
 
@@ -86,7 +87,7 @@ class RobustStream:
         """Find the weights of all groups."""
         with torch.no_grad():
             x, y = self.pair_loss.scoring.center_operands(x, y)
-            is_small = x.shape[0] * y.shape[0] <= engine.WHOLE_PAIRS
+            is_small = x.shape[0] * y.shape[0] <= tiling.WHOLE_PAIRS
             tiles = list(self._read_tiles(x, y)) if is_small else None
             if any(group.solver.needs_sample for group in groups):
                 self._start(tiles, x, y, groups)

@@ -4,85 +4,25 @@ A tile is a part of the rows of the matrix, or of its rows and columns. For each
 `Loss.terms` turns them into sums, and autograd gives the derivative of these sums by the scores; products of that
 derivative with the embeddings are added to the gradient. Then the tile is dropped. A tile stays in the processor's
 cache, where the many small steps of a loss cost little; a whole matrix would be written to memory and read again by
-each of them.
-
-How the matrix is cut:
-
-- A loss of kind "anchor" needs all pairs of an anchor: some rows, all columns.
-- A loss of kind "pair" also gets part of the columns. If its values depend on score and sign alone (`elementwise`) and
-  a batch is compared with itself, the pairs (i, j) and (j, i) have the same value, and the tiles cover the upper
-  triangle only.
-- A loss of the whole batch that cannot be added up from rows gets one tile, and so do small batches. If a batch is
-  compared with itself, the gradient is then (G + G^T) X: one product instead of two.
+each of them. `tiles` says how the matrix is cut.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from kinfold.losses.scoring import ScoreTile
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.tiles import Tile, plan_classes, plan_rows, plan_triangle
 from kinfold.pairs import PairBatch, Relation
-from kinfold.pairs.relation_source import ALL, RelationSource
+from kinfold.pairs.class_rows import ClassRows, list_first_rows
+from kinfold.pairs.relation_source import ALL, LabelRelation, RelationSource
 
 if TYPE_CHECKING:
     from kinfold.losses.loss import Loss
-
-# Pairs in a tile: 1 MB in float32. At 4096 x 128 on one thread tiles of 64 to 96 rows were fastest, 256 rows took a
-# tenth longer.
-TILE_PAIRS = 2**18
-# fewer rows make slow products, and each tile adds to a gradient as large as the references
-MIN_ROWS = 64
-# matrices up to this size stay whole: the gradient of a whole symmetric matrix takes one product less
-WHOLE_PAIRS = 2**20
-# Rows of a tile of the upper triangle. 640 x 1024 in tiles of 160 rows took 0.47 floors for its products, 0.63 as one.
-TRIANGLE_ROWS = 160
-
-
-class Tile(NamedTuple):
-    """A part of the matrix of pairs.
-
-    Attributes:
-        rows, columns: Its place in the matrix.
-        is_upper: Whether only its pairs above the diagonal are used.
-    """
-
-    rows: slice = ALL
-    columns: slice = ALL
-    is_upper: bool = False
-
-    def select(self, source: RelationSource) -> Relation:
-        """Return the relation of this tile."""
-        relation = source.tile(self.rows, self.columns)
-        return relation.upper() if self.is_upper else relation
-
-
-def plan_rows(rows: int, columns: int) -> list[Tile]:
-    """Cut a matrix into tiles of whole rows; a small one stays whole."""
-    size = max(MIN_ROWS, TILE_PAIRS // max(1, columns))
-    if rows * columns <= WHOLE_PAIRS or rows <= size:
-        return [Tile()]
-    return [Tile(slice(start, min(start + size, rows))) for start in range(0, rows, size)]
-
-
-def plan_triangle(size: int) -> list[Tile]:
-    """Cut the upper triangle of a square matrix into tiles; a small matrix stays whole."""
-    rows = TRIANGLE_ROWS
-    if size < 2 * rows:
-        return [Tile()]
-    width = max(rows, TILE_PAIRS // rows)
-    return list(_triangle(size, rows, width))
-
-
-def _triangle(size: int, rows: int, width: int) -> Iterator[Tile]:
-    for start in range(0, size, rows):
-        part = slice(start, min(start + rows, size))
-        # the tile on the diagonal reaches to the next multiple of the width, so that no narrow tile is left over
-        for column in range(start, size, width):
-            yield Tile(part, slice(column, min(column + width, size)), is_upper=column == start)
 
 
 @dataclass(frozen=True)
@@ -94,12 +34,14 @@ class PairProgram:
         batch: The batch.
         source: Its positive and negative pairs, all of them or those that a miner selected.
         terms: Computes the terms of scored pairs; `Loss.terms` with checks.
+        is_sorted: Whether the anchors are sorted by class, for a loss with `whole_classes`.
     """
 
     loss: "Loss"
     batch: PairBatch
     source: RelationSource
     terms: Callable[[ScoredPairs], Terms]
+    is_sorted: bool = field(default=False, kw_only=True)
 
     def uses_triangle(self) -> bool:
         """Whether the pairs above the diagonal determine the value."""
@@ -115,9 +57,35 @@ class PairProgram:
         """Return the tiles that cover the matrix of pairs."""
         if not self.loss.supports_chunks:
             return [Tile()]
+        if self.loss.whole_classes:
+            return plan_classes(self._class_sizes(), self.source.shape[1]) if self.is_sorted else [Tile()]
         if self.uses_triangle():
             return plan_triangle(self.batch.anchors.shape[0])
         return plan_rows(self.batch.anchors.shape[0], self.batch.references.shape[0])
+
+    def _class_sizes(self) -> list[int]:
+        assert self.batch.labels is not None
+        sizes: list[int] = torch.unique_consecutive(self.batch.labels, return_counts=True)[1].tolist()
+        return sizes
+
+    def _sort_by_class(self, x: Tensor, y: Tensor) -> tuple["PairProgram", Tensor, Tensor]:
+        """Return the program with the anchors of each class together, and its operands in the same order.
+
+        Classes stay in the order of their first anchors: results do not depend on what the labels are.
+        """
+        assert isinstance(self.source, LabelRelation)
+        assert self.batch.labels is not None
+        order = list_first_rows(self.source.labels).argsort(stable=True)
+        source, anchors = self.source.reorder(order), x.index_select(0, order)
+        references = anchors if self.batch.symmetric else y
+        batch = replace(
+            self.batch,
+            anchors=anchors.detach(),
+            references=references.detach(),
+            source=source,
+            labels=self.batch.labels[order],
+        )
+        return replace(self, batch=batch, source=source, is_sorted=True), anchors, references
 
     def measure(self, tile: Tile, x: Tensor, y: Tensor) -> tuple[ScoreTile, Relation]:
         """Compute the raw scores of a tile, without a graph, and its relation."""
@@ -141,6 +109,8 @@ class PairProgram:
         options: dict[str, Any] = {"symmetric": self.batch.symmetric, "batch_size": self.batch.anchors.shape[0]}
         if not is_part:  # parts of rows are for elementwise losses, which use nothing else
             options |= {"anchors": x, "references": y, "labels": labels}
+        if self.is_sorted and self.batch.symmetric and labels is not None and self.batch.ids is None:
+            options["classes"] = ClassRows.from_labels(list_first_rows(labels.squeeze(1)))
         if relation.degree is None:
             return self.terms(ScoredPairs(scores, relation.positives, relation.negatives, **options))
         # a pair of degree r is counted twice: r as positive, 1 - r as negative
@@ -165,6 +135,9 @@ class PairProgram:
         Returns:
             The mean or sum, differentiable by the operands and by the parameters of the loss, and a boolean scalar.
         """
+        if self.loss.whole_classes and isinstance(self.source, LabelRelation) and not self.is_sorted and len(x):
+            program, x, y = self._sort_by_class(x, y)
+            return program.compute(x, y)
         x, y = self.loss.scoring.center_operands(x, y)
         parameters = [parameter for name, parameter in self.loss.named_parameters() if name != "proxies"]
         if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, y, *parameters))):

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from kinfold.losses.checks import check_attributes
-from kinfold.losses.engine import PairProgram, Tile
+from kinfold.losses.engine import PairProgram
 from kinfold.losses.opaque import compute_opaque, is_large, register_loss
 from kinfold.losses.proxies import make_proxy_batch
 from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.tiles import Tile
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, PairBatch, Quadruplets, Relation, Triplets, full_precision, make_pair_batch
 from kinfold.pairs.index_tuples import IndexTensors, Tuples, read_tuples
@@ -43,6 +44,8 @@ class Loss(nn.Module):
             or terms of a batch that can be added.
         elementwise: For kind "pair": whether the value of a pair depends on its score and its sign alone. Half of the
             matrix is enough then if a batch is compared with itself.
+        whole_classes: Whether rows that are processed at a time must hold all anchors of their classes. Batches with
+            labels are sorted by class for it.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
         proxies: Class vectors (C, d) or (C, K, d) that samples are compared with instead of with each other, or None.
@@ -54,6 +57,7 @@ class Loss(nn.Module):
     normalize: bool = True
     supports_chunks: bool = True
     elementwise: bool = False
+    whole_classes: bool = False
     uses_labels: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None

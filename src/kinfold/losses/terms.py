@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from kinfold.pairs.class_rows import ClassRows
 from kinfold.pairs.masks import count, mask_to_float
 
 
@@ -67,6 +68,8 @@ class ScoredPairs:
         symmetric: Whether the references are the anchors themselves.
         from_triplets: Whether the pairs are the (a, p) and (a, n) of triplets, shape (2, T).
         batch_size: Number of anchors of the whole batch, of which these rows may be a chunk.
+        classes: Rows of each class, for a loss with `whole_classes`, if labels alone say which pairs are positive and a
+            batch is compared with itself. The rows then hold all anchors of these classes.
     """
 
     scores: Tensor
@@ -79,6 +82,7 @@ class ScoredPairs:
     symmetric: bool = False
     from_triplets: bool = False
     batch_size: int | None = None
+    classes: ClassRows | None = None
 
     def per_pair(self, values: Tensor, counted: Tensor | None = None) -> Terms:
         """Return terms whose mean is over the counted pairs, each with its weight.

@@ -130,6 +130,14 @@ class LabelRelation:
             self, labels=self.labels[rows], ids=ids, ref_ids=ref_ids, first_row=first_row, all_labels=all_labels
         )
 
+    def reorder(self, order: Tensor) -> "LabelRelation":
+        """Return the relation of the anchors in another order (B,), and of the references if they are the anchors."""
+        assert self.first_row == 0
+        assert self.all_labels is None
+        ids = None if self.ids is None else self.ids[order]
+        ref_ids = ids if self.ref_labels is None and self.ref_ids is not None else self.ref_ids
+        return replace(self, labels=self.labels[order], ids=ids, ref_ids=ref_ids)
+
     def count_positives(self) -> Tensor:
         if self.ids is not None or is_transformed():
             return _count_in_chunks(self)[0]
