@@ -79,7 +79,7 @@ class World:
         sizes = [size for (size,) in self.gather_integers([rows.shape[0]])] if sizes is None else sizes
         if not rows.requires_grad:
             return _gather_rows(rows, sizes)
-        result: Tensor = _Gather.apply(rows, sizes, self.rank)  # type: ignore[no-untyped-call]
+        result: Tensor = _GatherRanks.apply(rows, sizes, self.rank)  # type: ignore[no-untyped-call]
         return result
 
     def average_gradients(self, parameters: Iterable[Tensor]) -> None:
@@ -171,7 +171,7 @@ class ProcessGroup:
             dist.destroy_process_group()
 
 
-class _Gather(torch.autograd.Function):
+class _GatherRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int], rank: int) -> Tensor:
         ctx.local_rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))

@@ -9,12 +9,12 @@ import torch
 import kinfold
 from kinfold.adaptation import Adaptation
 from kinfold.adaptation.candidates import STEPS
-from kinfold.adaptation.plan import Plan, TrialTimes, estimate_race, make_plan
+from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, estimate_race, make_plan
 from kinfold.data import Rows, create_dataset
 from tests.adaptation.problems import noisy_classes, shuffled
 
-SMALL = Plan(repeats=2, head_repeats=2, head_steps=20, race=3, residual=True, max_rows=3000, threads=1)
-LINEAR = Plan(repeats=3, head_repeats=0, head_steps=0, race=0, residual=False, max_rows=3000, threads=1)
+SMALL = AdaptationPlan(repeats=2, head_repeats=2, head_steps=20, race=3, residual=True, max_rows=3000, threads=1)
+LINEAR = AdaptationPlan(repeats=3, head_repeats=0, head_steps=0, race=0, residual=False, max_rows=3000, threads=1)
 
 
 @pytest.fixture

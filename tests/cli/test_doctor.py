@@ -114,13 +114,13 @@ def test_missing_extras_are_a_note_and_broken_extras_a_problem(tmp_path, capsys,
 def test_suggested_commands_can_be_copied_from_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     install = 'pip install "kinfold[efficientnet]"'
-    absent = doctor.Finding("extra efficientnet", "note", "not installed; it adds " + "wings " * 20, install)
-    doctor._print([doctor.Finding("python", "ok", "3.11"), absent], 0)
+    absent = doctor.HealthCheck("extra efficientnet", "note", "not installed; it adds " + "wings " * 20, install)
+    doctor._print([doctor.HealthCheck("python", "ok", "3.11"), absent], 0)
     lines = capsys.readouterr().out.splitlines()
     assert f"  extra efficientnet: {install}" in lines
     assert "what may be worth doing:" in lines
     assert "what to do:" not in lines  # there is no problem
-    doctor._print([doctor.Finding("disk", "problem", "full", "free some space")], 1)
+    doctor._print([doctor.HealthCheck("disk", "problem", "full", "free some space")], 1)
     printed = capsys.readouterr().out
     assert "what to do:\n  disk: free some space\n" in printed
     assert "worth doing" not in printed

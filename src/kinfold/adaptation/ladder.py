@@ -20,7 +20,7 @@ from kinfold.adaptation.class_splits import ClassSplit
 from kinfold.adaptation.decisions import Scores, compute_level, corrected_test, cross_fit, select_candidate
 from kinfold.adaptation.folder import AdaptationFolder
 from kinfold.adaptation.measuring import Measurer
-from kinfold.adaptation.plan import KEPT, MEASUREMENTS, Plan
+from kinfold.adaptation.plan import KEPT, MEASUREMENTS, AdaptationPlan
 
 LINEAR_STEPS = [name for name, is_trained in STEPS.items() if not is_trained]
 Candidate = LinearCandidate | HeadCandidate
@@ -81,7 +81,7 @@ class Ladder:
     """
 
     def __init__(
-        self, measurer: Measurer, plan: Plan, folder: AdaptationFolder, report: Callable[[str, float], None]
+        self, measurer: Measurer, plan: AdaptationPlan, folder: AdaptationFolder, report: Callable[[str, float], None]
     ) -> None:
         self.measurer, self.plan, self.folder = measurer, plan, folder
         self.splits = [split for split in measurer.splits if split.repeat < plan.repeats]

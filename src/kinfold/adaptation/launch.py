@@ -26,7 +26,7 @@ from kinfold.adaptation.final_comparison import compare_on_test
 from kinfold.adaptation.folder import AdaptationFolder
 from kinfold.adaptation.ladder import Ladder, LadderRow, Winner
 from kinfold.adaptation.measuring import Measurer, fit_final_candidate
-from kinfold.adaptation.plan import Plan, TrialTimes, make_plan
+from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, make_plan
 from kinfold.adaptation.result import NO_HELP, Adaptation
 from kinfold.data import Dataset, Rows, create_dataset, to_dataset
 from kinfold.data.fingerprint import compute_fingerprint
@@ -107,7 +107,7 @@ def adapt(
         repeated = int((torch.bincount(train_labels) > 1).sum())
         if classes < MIN_CLASSES or repeated < MIN_CLASSES:
             reason = _explain_few_classes(classes, repeated)
-            _write_plan(files, Plan(0, 0, 0, 0, False, _MAX_ROWS, threads), dataset, settings, minutes)
+            _write_plan(files, AdaptationPlan(0, 0, 0, 0, False, _MAX_ROWS, threads), dataset, settings, minutes)
             winner, rows = Winner(LinearCandidate(None)), [LadderRow(AS_GIVEN, note=reason)]
             verdict = f"{reason}. Nothing was tried, and the input space is returned."
         else:
@@ -193,11 +193,11 @@ def _find_plan(
     settings: Mapping[str, Any],
     minutes: float,
     report: Report,
-) -> Plan:
+) -> AdaptationPlan:
     """Read the plan, or make it from a trial."""
     if files.begun:
         _check_plan(files, dataset, settings)
-        return Plan(**files.read_plan()["plan"])
+        return AdaptationPlan(**files.read_plan()["plan"])
     report("trial", 0.0)
     times = _run_trial(measurer)
     plan = make_plan(times, minutes, measurer.max_rows, torch.get_num_threads())
@@ -208,7 +208,7 @@ def _find_plan(
 
 def _write_plan(
     files: AdaptationFolder,
-    plan: Plan,
+    plan: AdaptationPlan,
     dataset: Dataset,
     settings: Mapping[str, Any],
     minutes: float,

@@ -28,7 +28,7 @@ KEPT = 3  # one of so many candidates survives a round of the race
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdaptationPlan:
     """What an adaptation will do; from here on every decision counts steps, not seconds.
 
     Attributes:
@@ -69,7 +69,7 @@ class TrialTimes:
     overhead: float
 
 
-def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) -> Plan:
+def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) -> AdaptationPlan:
     """Choose the largest plan that fits into the minutes; at least the linear maps on two repeats.
 
     Args:
@@ -90,8 +90,8 @@ def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) ->
     left = seconds - repeats * FOLDS * times.split
     for steps, race, head_repeats, residual in _RACES:
         if head_repeats <= repeats and estimate_race(times, steps, race, head_repeats, residual) <= left:
-            return Plan(repeats, head_repeats, steps, race, residual, max_rows, threads)
-    return Plan(repeats, 0, 0, 0, False, max_rows, threads)
+            return AdaptationPlan(repeats, head_repeats, steps, race, residual, max_rows, threads)
+    return AdaptationPlan(repeats, 0, 0, 0, False, max_rows, threads)
 
 
 def estimate_race(times: TrialTimes, steps: int, race: int, repeats: int, residual: bool) -> float:

@@ -57,7 +57,7 @@ IMPORT_TIMEOUT = 120  # seconds
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthCheck:
     """Result of one check, and what to do if it is a problem."""
 
     topic: str
@@ -78,7 +78,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
     """
     from kinfold.cli.progress import show_progress
 
-    findings: list[Finding] = []
+    findings: list[HealthCheck] = []
     with show_progress(enabled=not as_json) as progress:
         for index, check in enumerate(CHECKS):
             if progress is not None:
@@ -93,7 +93,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
         raise typer.Exit(1)
 
 
-def run_check(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+def run_check(check: Callable[[], Iterator[HealthCheck]]) -> list[HealthCheck]:
     """Run one check. An exception becomes a finding, so that the other checks still run."""
     findings = []
     try:
@@ -101,23 +101,23 @@ def run_check(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
             findings.append(finding)
     except Exception as failure:  # a broken machine may raise anything
         topic = check.__name__.strip("_").replace("_", " ")
-        findings.append(Finding(topic, "problem", f"{type(failure).__name__}: {failure}", "reinstall kinfold"))
+        findings.append(HealthCheck(topic, "problem", f"{type(failure).__name__}: {failure}", "reinstall kinfold"))
     return findings
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[HealthCheck]:
     python = platform.python_version()
     old = sys.version_info < (3, 11)
-    yield Finding("python", "problem" if old else "ok", python, "kinfold needs Python 3.11 or later" if old else "")
+    yield HealthCheck("python", "problem" if old else "ok", python, "kinfold needs Python 3.11 or later" if old else "")
     requirements = [line for line in metadata.requires("kinfold") or [] if "extra ==" not in line]
     for package in ("kinfold", *(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in requirements)):
         try:
-            yield Finding(package, "ok", metadata.version(package))
+            yield HealthCheck(package, "ok", metadata.version(package))
         except metadata.PackageNotFoundError:
-            yield Finding(package, "problem", "not installed", f"pip install {package}")
+            yield HealthCheck(package, "problem", "not installed", f"pip install {package}")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[HealthCheck]:
     """Import each extra in a separate process, because a broken package may crash its process."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         reasons = [*pool.map(lambda extra: _import_failure(EXTRAS[extra][0]), EXTRAS)]
@@ -128,12 +128,12 @@ def _extras() -> Iterator[Finding]:
         install = f"pip install {requirement}"
         if reason is None:
             versions = ", ".join(f"{package} {_version(package)}" for package in packages)
-            yield Finding(topic, "ok", versions)
+            yield HealthCheck(topic, "ok", versions)
         elif reason == "":
-            yield Finding(topic, "note", f"not installed; it adds {adds}", install)
+            yield HealthCheck(topic, "note", f"not installed; it adds {adds}", install)
         else:
             fix = f"{install} --force-reinstall, or pip uninstall {packages[0]}"
-            yield Finding(topic, "problem", f"installed, but cannot be imported: {reason}", fix)
+            yield HealthCheck(topic, "problem", f"installed, but cannot be imported: {reason}", fix)
 
 
 def _import_failure(modules: tuple[str, ...]) -> str | None:
@@ -157,64 +157,66 @@ def _version(package: str) -> str:
         return "of another name"
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[HealthCheck]:
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("processor", "ok", f"{cores} cores for this process, {platform.machine()}")
+    yield HealthCheck("processor", "ok", f"{cores} cores for this process, {platform.machine()}")
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        yield Finding("cuda", "ok", ", ".join(names))
+        yield HealthCheck("cuda", "ok", ", ".join(names))
     else:
         built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch is built without CUDA"
-        yield Finding("cuda", "note", f"no device; {built}", "everything runs on the processor, networks more slowly")
+        yield HealthCheck(
+            "cuda", "note", f"no device; {built}", "everything runs on the processor, networks more slowly"
+        )
     if torch.backends.mps.is_available():
-        yield Finding("mps", "ok", "available")
+        yield HealthCheck("mps", "ok", "available")
     variables = [f"{name}={os.environ[name]}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ]
     threads = torch.get_num_threads()
     text = f"{threads} in torch; {', '.join(variables) or 'OMP_NUM_THREADS is not set'}"
     too_many = threads > cores
     advice = f"set OMP_NUM_THREADS={cores}" if too_many else ""
-    yield Finding("threads", "note" if too_many else "ok", text, advice)
+    yield HealthCheck("threads", "note" if too_many else "ok", text, advice)
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[HealthCheck]:
     current = Path.cwd()
     free = shutil.disk_usage(current).free
     text = f"{free / 2**30:.1f} GiB free in {current}"
     is_low = free < MIN_FREE_BYTES
     advice = "runs keep weights and checkpoints: free some space, or work in another folder"
-    yield Finding("disk", "problem" if is_low else "ok", text, advice if is_low else "")
+    yield HealthCheck("disk", "problem" if is_low else "ok", text, advice if is_low else "")
     for topic, folder in (("write access", current), ("temporary files", Path(tempfile.gettempdir()))):
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(b"kinfold")
-            yield Finding(topic, "ok", str(folder))
+            yield HealthCheck(topic, "ok", str(folder))
         except OSError as error:
-            yield Finding(
+            yield HealthCheck(
                 topic, "problem", f"cannot write to {folder}: {error.strerror or error}", "choose another folder"
             )
 
 
-def _data() -> Iterator[Finding]:
+def _data() -> Iterator[HealthCheck]:
     from kinfold import registry
     from kinfold.data import FOLDER_VARIABLE
 
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         advice = "set it to the folder that contains cub, cars, ..., or use --root"
-        yield Finding(FOLDER_VARIABLE, "note", "not set", advice)
+        yield HealthCheck(FOLDER_VARIABLE, "note", "not set", advice)
         return
     if not Path(folder).is_dir():
-        yield Finding(FOLDER_VARIABLE, "problem", f"{folder} is not a folder", "create it, or change the variable")
+        yield HealthCheck(FOLDER_VARIABLE, "problem", f"{folder} is not a folder", "create it, or change the variable")
         return
     datasets = [name for name in registry.names("datasets") if (Path(folder) / name).is_dir()]
     text = f"{folder} has {', '.join(datasets)}" if datasets else f"{folder} has no folder named after a data set"
     advice = f"kinfold data check {datasets[0]}" if datasets else f"names are {', '.join(registry.names('datasets'))}"
-    yield Finding(FOLDER_VARIABLE, "ok" if datasets else "note", text, advice)
+    yield HealthCheck(FOLDER_VARIABLE, "ok" if datasets else "note", text, advice)
 
 
-def _training() -> Iterator[Finding]:
+def _training() -> Iterator[HealthCheck]:
     import torch
 
     from kinfold import losses
@@ -233,31 +235,31 @@ def _training() -> Iterator[Finding]:
             topic = f"training step, {device}, {str(dtype).removeprefix('torch.')}"
             advice = "train in float32" if dtype != torch.float32 else "reinstall torch"
             text = "loss and gradient are finite" if is_good else "the gradient is zero or not finite"
-            yield Finding(topic, "ok" if is_good else "problem", text, "" if is_good else advice)
+            yield HealthCheck(topic, "ok" if is_good else "problem", text, "" if is_good else advice)
 
 
-def _processes() -> Iterator[Finding]:
+def _processes() -> Iterator[HealthCheck]:
     """Use a group of this process only, not the default group, so that nothing is left behind."""
     import torch
     import torch.distributed as distributed
 
     if not (distributed.is_available() and distributed.is_gloo_available()):
-        yield Finding("gloo", "note", "not in this build of torch", "training on several processes needs it")
+        yield HealthCheck("gloo", "note", "not in this build of torch", "training on several processes needs it")
         return
     try:
         store = distributed.HashStore()  # type: ignore[attr-defined]  # torch's stubs are behind
         group = distributed.ProcessGroupGloo(store, 0, 1, timedelta(seconds=20))
         group.allreduce([torch.ones(1)]).wait()  # type: ignore[attr-defined]
-        yield Finding("gloo", "ok", "available")
+        yield HealthCheck("gloo", "ok", "available")
     except RuntimeError as error:
         advice = "set GLOO_SOCKET_IFNAME to a network interface, such as lo"
-        yield Finding("gloo", "problem", str(error).splitlines()[0], advice)
+        yield HealthCheck("gloo", "problem", str(error).splitlines()[0], advice)
 
 
 CHECKS = (_versions, _devices, _disk, _data, _training, _processes, _extras)
 
 
-def _print(findings: list[Finding], problems: int) -> None:
+def _print(findings: list[HealthCheck], problems: int) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -10,7 +10,7 @@ import typer
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from kinfold.papers import Plan, SmallScale
+    from kinfold.papers import ReproductionPlan, SmallScale
 
 
 def reproduce(
@@ -102,7 +102,7 @@ def _create_small_scale(scale: str, features: Path | None, steps: int | None) ->
 
 
 def _run_plans(
-    plans: "list[Plan]",
+    plans: "list[ReproductionPlan]",
     folders: list[Path],
     jobs: int,
     threads: int,
@@ -165,7 +165,7 @@ def _print_tables(as_json: bool) -> None:
         echo(f"{table.name:<{width}}  {table.title} ({table.source})")
 
 
-def _print_plans(plans: "list[Plan]", as_json: bool) -> None:
+def _print_plans(plans: "list[ReproductionPlan]", as_json: bool) -> None:
     from kinfold.papers.outline import format_plan, list_planned_rows
 
     if as_json:

@@ -12,7 +12,7 @@ from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kinfold.embedding import SearchIndex, SearchItem, SearchResult
-    from kinfold.report.neighbor_grid import Mark, Tile
+    from kinfold.report.neighbor_grid import GridPicture, Mark
 
 
 def search(
@@ -117,9 +117,9 @@ def _draw_grid(path: Path, result: "SearchResult", background: str) -> None:
     draw_grid(_make_tile(result.query, "query", "query", background), tiles, path)
 
 
-def _make_tile(item: "SearchItem", title: str, mark: "Mark", background: str) -> "Tile":
+def _make_tile(item: "SearchItem", title: str, mark: "Mark", background: str) -> "GridPicture":
     from kinfold.data import decode
-    from kinfold.report.neighbor_grid import Tile
+    from kinfold.report.neighbor_grid import GridPicture
 
     picture = None if getattr(item.content, "ndim", 0) == 1 else decode(item.content, background=background)
-    return Tile((title, item.label or _name_item(item)), picture, mark)
+    return GridPicture((title, item.label or _name_item(item)), picture, mark)

@@ -58,7 +58,7 @@ class MappedFile:
 
 
 @dataclass
-class Chunk:
+class GalleryChunk:
     """Items that were added together.
 
     Args:

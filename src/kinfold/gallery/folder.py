@@ -19,7 +19,7 @@ from kinfold.files.checksums import SHA256, compute_sha256
 from kinfold.files.documents import IntegerRange, read_result, write_result
 from kinfold.files.locks import lock_folder
 from kinfold.files.paths import remove_file
-from kinfold.gallery.chunks import Chunk, MappedFile, pack_vectors
+from kinfold.gallery.chunks import GalleryChunk, MappedFile, pack_vectors
 from kinfold.gallery.item_table import ItemTable
 
 FORMAT = 1
@@ -122,9 +122,9 @@ class GalleryFolder:
         write_atomic(self.path / name, lambda file: file.write(content), self.path)
         return {"file": name, "sha256": compute_sha256(content)}
 
-    def open_chunk(self, entry: dict[str, Any], dim: int) -> Chunk:
+    def open_chunk(self, entry: dict[str, Any], dim: int) -> GalleryChunk:
         """Map the files of a chunk into memory."""
-        return Chunk(entry["count"], dim, self.open_file(entry["vectors"]), self.open_file(entry["items"]))
+        return GalleryChunk(entry["count"], dim, self.open_file(entry["vectors"]), self.open_file(entry["items"]))
 
     def open_file(self, entry: dict[str, Any]) -> MappedFile:
         """Map a listed file into memory."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
-from kinfold.gallery.chunks import Chunk
+from kinfold.gallery.chunks import GalleryChunk
 from kinfold.gallery.exact_search import search_chunks
 from kinfold.gallery.folder import GalleryFolder
 from kinfold.gallery.inputs import check_distance
@@ -32,7 +32,7 @@ class GalleryReader:
     def __init__(self, folder: Path | str) -> None:
         self._files = GalleryFolder(folder)
         self._manifest: dict[str, Any] = {}
-        self._chunks: list[Chunk] = []
+        self._chunks: list[GalleryChunk] = []
         self._threshold: OpenSetThreshold | None = None
         self.refresh()
 

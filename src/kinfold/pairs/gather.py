@@ -33,7 +33,7 @@ def _gather(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor
     if is_transformed():
         return _plain(x, y, i, j, squared)
     # where y is x, pass it once: its gradient is then accumulated in one buffer
-    scores: Tensor = _Gather.apply(x, None if y is x else y, i, j, squared)  # type: ignore[no-untyped-call]
+    scores: Tensor = _GatherPairs.apply(x, None if y is x else y, i, j, squared)  # type: ignore[no-untyped-call]
     return scores
 
 
@@ -41,7 +41,7 @@ def _plain(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
     return (x[i] - y[j]).square().sum(dim=-1) if squared else (x[i] * y[j]).sum(dim=-1)
 
 
-class _Gather(torch.autograd.Function):
+class _GatherPairs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor, squared: bool) -> Tensor:
         ctx.save_for_backward(x, i, j, *([] if y is None else [y]))

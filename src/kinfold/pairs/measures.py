@@ -39,7 +39,7 @@ def normalize(x: Tensor) -> Tensor:
         return x
     if is_transformed() or x.device.type != "cpu":  # looking at the lengths would make the host wait for the device
         return _normalize(x)
-    unit: Tensor = _Normalize.apply(x)  # type: ignore[no-untyped-call]
+    unit: Tensor = _NormalizeRows.apply(x)  # type: ignore[no-untyped-call]
     return unit
 
 
@@ -59,7 +59,7 @@ def _has_usual_lengths(length: Tensor) -> bool:
     return float(low) > 1e-6 and float(high) < 1e15
 
 
-class _Normalize(torch.autograd.Function):
+class _NormalizeRows(torch.autograd.Function):
     """`_normalize` in two passes over the data each way, for rows of usual length."""
 
     @staticmethod

@@ -20,17 +20,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinfold.papers.plan import Plan, PlanOptions, parse_weights, plan_table, plan_tables
+    from kinfold.papers.plan import PlanOptions, ReproductionPlan, parse_weights, plan_table, plan_tables
     from kinfold.papers.published import PublishedRow, PublishedTable, list_tables, load_table
     from kinfold.papers.reproduce import Reproduction, reproduce_table
     from kinfold.papers.small_scale import SmallScale
 
 __all__ = [
-    "Plan",
     "PlanOptions",
     "PublishedRow",
     "PublishedTable",
     "Reproduction",
+    "ReproductionPlan",
     "SmallScale",
     "list_tables",
     "load_table",
@@ -40,7 +40,7 @@ __all__ = [
     "reproduce_table",
 ]
 _MODULES = {  # imported at first use, so that tables are listed without torch
-    "plan": ("Plan", "PlanOptions", "parse_weights", "plan_table", "plan_tables"),
+    "plan": ("ReproductionPlan", "PlanOptions", "parse_weights", "plan_table", "plan_tables"),
     "published": ("PublishedRow", "PublishedTable", "list_tables", "load_table"),
     "reproduce": ("Reproduction", "reproduce_table"),
     "small_scale": ("SmallScale",),

@@ -10,9 +10,9 @@ from kinfold.experiments.tables import BOLD_NOTE, TableEntry, assemble_rows
 from kinfold.files.atomic import write_text
 from kinfold.files.documents import write_result
 from kinfold.papers.outline import list_caveats, printed_numbers, published_numbers
-from kinfold.papers.plan import Plan
+from kinfold.papers.plan import ReproductionPlan
 from kinfold.papers.published import PublishedRow
-from kinfold.papers.reproduce import Reproduction, SearchResult
+from kinfold.papers.reproduce import Reproduction, RowSearch
 from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
 
 OUR_SPREAD = "half width of the 95 % interval of the mean"
@@ -130,7 +130,7 @@ def to_dictionary(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def find_axis_value(plan: Plan, data: str, row: PublishedRow) -> Any:
+def find_axis_value(plan: ReproductionPlan, data: str, row: PublishedRow) -> Any:
     """Return the value of the axis in the settings that were run; None without an axis."""
     if not plan.table.vary:
         return None
@@ -217,7 +217,7 @@ def _explain_spreads(reproduction: Reproduction) -> list[str]:
     return lines
 
 
-def _describe_search(row: str, search: SearchResult) -> str:
+def _describe_search(row: str, search: RowSearch) -> str:
     settings = ", ".join(f"{key} = {_format_setting(value)}" for key, value in search.values.items()) or "none"
     return f"{row}: chosen by a search of {search.completed} completed trials of {search.trials}: {settings}"
 

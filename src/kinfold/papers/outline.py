@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from kinfold.papers.plan import Plan
+from kinfold.papers.plan import ReproductionPlan
 from kinfold.papers.published import PublishedNumber, PublishedRow
 from kinfold.papers.table_files import TOY
 
 
-def format_plan(plan: Plan) -> str:
+def format_plan(plan: ReproductionPlan) -> str:
     """Format a plan as text: a line for each row, then needs, missing files, notes and caveats."""
     table = plan.table
     repeats = "" if table.kind == "runtime" else f", {_count(len(plan.seeds), 'seed')}"
@@ -30,7 +30,7 @@ def format_plan(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
+def list_planned_rows(plan: ReproductionPlan) -> list[dict[str, Any]]:
     """List every row of a plan as plain data, also those that are numbers only: source, settings, published numbers."""
     table = plan.table
     table_fields = {
@@ -72,7 +72,7 @@ def list_planned_rows(plan: Plan) -> list[dict[str, Any]]:
     return entries
 
 
-def list_caveats(plan: Plan) -> list[str]:
+def list_caveats(plan: ReproductionPlan) -> list[str]:
     """List the caveats of a table and its rows; those of a line of a curve once."""
     rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.not_run)
     row_caveats = [f"{row.label}: {caveat}" for row in rows for caveat in row.caveats]

@@ -55,7 +55,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """What will be run for a published table.
 
     Attributes:
@@ -116,7 +116,7 @@ class Plan:
         )
 
 
-def plan_table(table: PublishedTable, options: PlanOptions) -> Plan:
+def plan_table(table: PublishedTable, options: PlanOptions) -> ReproductionPlan:
     """Plan what to run for a published table.
 
     Args:
@@ -166,7 +166,7 @@ def plan_table(table: PublishedTable, options: PlanOptions) -> Plan:
     searched = {row for each in settings.values() for row, tables in each.items() if trained and tables.get("search")}
     notes += _describe_search(table, rows, searched, options.trials)
     seeds = options.seeds or (TOY_SEEDS if table.kind == TOY else table.runs or 1)
-    return Plan(
+    return ReproductionPlan(
         table,
         rows,
         () if options.rows else tuple(row for row in table.rows if row.not_run is not None),
@@ -180,7 +180,7 @@ def plan_table(table: PublishedTable, options: PlanOptions) -> Plan:
     )
 
 
-def plan_tables(names: Sequence[str], options: PlanOptions) -> list[Plan]:
+def plan_tables(names: Sequence[str], options: PlanOptions) -> list[ReproductionPlan]:
     """Plan several published tables.
 
     Args:

@@ -18,7 +18,7 @@ from kinfold.experiments.runner import ProgressCallback, run_bench
 from kinfold.experiments.workers.processes import WorkerPool
 from kinfold.papers import toy
 from kinfold.papers.figure_data import collect_figure_data, write_toy_arrays
-from kinfold.papers.plan import Plan
+from kinfold.papers.plan import ReproductionPlan
 from kinfold.papers.published import PublishedRow
 from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
 from kinfold.training.builder import RunBuilder
@@ -33,7 +33,7 @@ Values = dict[str, dict[str, dict[int, float]]]  # row -> column -> seed -> valu
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class RowSearch:
     """The search of one row.
 
     Attributes:
@@ -64,7 +64,7 @@ class Reproduction:
         untrained: Row -> why it is not compared.
     """
 
-    plan: Plan
+    plan: ReproductionPlan
     data: str
     columns: list[str]
     ours: Values
@@ -72,12 +72,12 @@ class Reproduction:
     inflated: bool = False
     notes: tuple[str, ...] = ()
     arrays: dict[str, str] = field(default_factory=dict)
-    searches: dict[str, SearchResult] = field(default_factory=dict)
+    searches: dict[str, RowSearch] = field(default_factory=dict)
     untrained: dict[str, str] = field(default_factory=dict)
 
 
 def reproduce_table(
-    plan: Plan,
+    plan: ReproductionPlan,
     folder: Path,
     workers: Callable[[BenchFolder], WorkerPool],
     *,
@@ -116,7 +116,7 @@ def reproduce_table(
 
 
 def _train_rows(
-    plan: Plan,
+    plan: ReproductionPlan,
     data: str,
     folder: Path,
     workers: Callable[[BenchFolder], WorkerPool],
@@ -152,7 +152,7 @@ def _train_rows(
             for row in plan.rows:
                 ours[row.name][RHO] = _read_rho(bench, data, row.name)
     searches = {
-        method: SearchResult(budget.trials, budget.completed, budget.chosen)
+        method: RowSearch(budget.trials, budget.completed, budget.chosen)
         for (_, method), budget in bench.searches.items()
     }
     return Reproduction(
@@ -168,7 +168,7 @@ def _train_rows(
     )
 
 
-def _time_rows(plan: Plan, data: str, dataset: Dataset, threads: int) -> Reproduction:
+def _time_rows(plan: ReproductionPlan, data: str, dataset: Dataset, threads: int) -> Reproduction:
     """Time training steps. Rows with the same axis value take turns, so that other load affects all of them equally."""
     ours: Values = {}
     threads_before = torch.get_num_threads()
@@ -224,7 +224,7 @@ def _read_rho(bench: Bench, data: str, row: str) -> dict[int, float]:
     return {seed: decay for seed, decay in decays.items() if decay is not None}
 
 
-def _run_toys(plan: Plan, folder: Path) -> Reproduction:
+def _run_toys(plan: ReproductionPlan, folder: Path) -> Reproduction:
     ours: Values = {}
     arrays: dict[str, str] = {}
     folder.mkdir(parents=True, exist_ok=True)
@@ -240,6 +240,6 @@ def _run_toys(plan: Plan, folder: Path) -> Reproduction:
     return Reproduction(plan, TOY, [*plan.table.metrics], ours, notes=(note,), arrays=arrays)
 
 
-def _is_published(plan: Plan, data: str, column: str) -> bool:
+def _is_published(plan: ReproductionPlan, data: str, column: str) -> bool:
     rows: tuple[PublishedRow, ...] = (*plan.rows, *plan.not_run)
     return any(column in row.published.get(data, {}) for row in rows)

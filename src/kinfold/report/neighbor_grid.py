@@ -27,7 +27,7 @@ LEGEND: tuple[tuple[Mark, str], ...] = (("right", "the class of the query"), ("w
 
 
 @dataclass(frozen=True)
-class Tile:
+class GridPicture:
     """One image with lines of text below it.
 
     Args:
@@ -41,7 +41,7 @@ class Tile:
     mark: Mark = "unknown"
 
 
-def draw_grid(query: Tile, neighbors: Sequence[Tile], path: Path | str) -> None:
+def draw_grid(query: GridPicture, neighbors: Sequence[GridPicture], path: Path | str) -> None:
     """Write a query and its neighbors, row by row, as a PNG file, completely or not at all.
 
     Frames are thin gray for the query and for unknown classes, thick solid blue for "right", dashed orange for
@@ -76,7 +76,7 @@ def draw_grid(query: Tile, neighbors: Sequence[Tile], path: Path | str) -> None:
     write_atomic(path, lambda file: page.save(file, format="PNG"))
 
 
-def _draw_tile(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, top: int) -> None:
+def _draw_tile(page: Image.Image, draw: ImageDraw.ImageDraw, tile: GridPicture, left: int, top: int) -> None:
     inside = (left + FRAME, top + FRAME)
     lines = [shorten_label(make_drawable(line), SIDE + FRAME) for line in tile.lines]
     if tile.picture is None:

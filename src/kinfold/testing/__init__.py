@@ -3,17 +3,17 @@
 | module | public functions and classes |
 |---|---|
 | `check` | `check_loss` |
-| `loss_report` | `LossReport`, `Finding` |
+| `loss_report` | `LossReport`, `CheckResult` |
 | `loss_checks`, `loss_probe` | the checks by name, `CHECKS`, and what they call |
 | `second_device` | `load_second_device`, `count_waits`, `SecondDeviceError` |
 """
 
 from kinfold.testing.check import check_loss
-from kinfold.testing.loss_report import Finding, LossReport
+from kinfold.testing.loss_report import CheckResult, LossReport
 from kinfold.testing.second_device import SecondDeviceError, count_waits, load_second_device
 
 __all__ = [
-    "Finding",
+    "CheckResult",
     "LossReport",
     "SecondDeviceError",
     "check_loss",

@@ -9,7 +9,7 @@ from torch import nn
 from kinfold.registry import suggest
 from kinfold.testing.loss_checks import CHECKS
 from kinfold.testing.loss_probe import Fault, LossProbe, Skip
-from kinfold.testing.loss_report import Finding, LossReport
+from kinfold.testing.loss_report import CheckResult, LossReport
 from kinfold.testing.second_device import SecondDeviceError, load_second_device
 
 
@@ -58,14 +58,14 @@ def check_loss(
     return LossReport(name or type(loss).__name__, tuple(_run(check, probe) for check in names))
 
 
-def _run(check: str, probe: LossProbe) -> Finding:
+def _run(check: str, probe: LossProbe) -> CheckResult:
     try:
         message = CHECKS[check](probe)
     except Skip as skip:
-        return Finding(check, "skipped", str(skip))
+        return CheckResult(check, "skipped", str(skip))
     except Fault as fault:
-        return Finding(check, "fails", str(fault))
-    return Finding(check, "holds", message or "")
+        return CheckResult(check, "fails", str(fault))
+    return CheckResult(check, "holds", message or "")
 
 
 def _find_device(device: torch.device | str | None) -> tuple[torch.device | None, str]:

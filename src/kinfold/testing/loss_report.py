@@ -8,7 +8,7 @@ Status: TypeAlias = Literal["holds", "fails", "skipped"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of one check.
 
     Attributes:
@@ -32,7 +32,7 @@ class LossReport:
     """
 
     loss: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
     @property
     def passed(self) -> bool:
@@ -40,18 +40,18 @@ class LossReport:
         return not self.failures
 
     @property
-    def failures(self) -> tuple[Finding, ...]:
+    def failures(self) -> tuple[CheckResult, ...]:
         """The findings of checks that failed."""
         return tuple(finding for finding in self.findings if finding.status == "fails")
 
-    def __getitem__(self, check: str) -> Finding:
+    def __getitem__(self, check: str) -> CheckResult:
         """Return the finding of a check by its name."""
         for finding in self.findings:
             if finding.check == check:
                 return finding
         raise KeyError(check)
 
-    def __iter__(self) -> Iterator[Finding]:
+    def __iter__(self) -> Iterator[CheckResult]:
         return iter(self.findings)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kinfold.metrics._ranking import tuning
 from kinfold.metrics._ranking.row_sorting import select_kth_largest
-from kinfold.metrics._ranking.scan import Chunk
+from kinfold.metrics._ranking.scan import ProductChunk
 
 
 class KthLowerBound:
@@ -23,7 +23,7 @@ class KthLowerBound:
         self._maxima: Tensor | None = None
         self._all_products: Tensor | None = None
 
-    def update(self, chunk: Chunk) -> None:
+    def update(self, chunk: ProductChunk) -> None:
         """Take another chunk into account."""
         if chunk.is_complete and chunk.width < tuning.MIN_ADJACENT_WIDTH and chunk.int8_scale is None:
             self._all_products = chunk.products

@@ -15,7 +15,7 @@ from kinfold.metrics._ranking.fast_products import FastProducts
 _MAX_INT8_PRODUCT = 2.0**30  # no int32 product of int8 rows is larger; excluded columns are below minus this
 
 
-class Chunk:
+class ProductChunk:
     """Products of a block of queries with some columns of the gallery.
 
     Args:
@@ -140,7 +140,7 @@ def scan_gallery(
     depth: int,
     buffers: BufferPool,
     all_products: Tensor | None = None,
-) -> Iterator[Chunk]:
+) -> Iterator[ProductChunk]:
     """Yield the chunks of the gallery for a block of queries.
 
     Args:
@@ -170,7 +170,9 @@ def scan_gallery(
         if exclude is not None:
             (row,) = ((exclude >= start) & (exclude < start + gallery.shape[0])).nonzero(as_tuple=True)
             block[row, exclude[row] - start] = minimum
-        yield Chunk(start, block, width, padded_size <= columns, None if int8_scale is None else int8_scale[query_ids])
+        yield ProductChunk(
+            start, block, width, padded_size <= columns, None if int8_scale is None else int8_scale[query_ids]
+        )
 
 
 def _is_consecutive(ids: Tensor) -> bool:
