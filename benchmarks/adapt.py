@@ -1,14 +1,16 @@
 """Does `adapt` reach the best baseline, and is it never worse than the input?
 
-    python -m benchmarks.adapt --out FOLDER --minutes 5 --seeds 3 cub=CUB.npz flowers=FLOWERS.npz omniglot=OMNIGLOT.npz
-        glyphs digits docstrings
+    python -m benchmarks.adapt --out FOLDER --plan standard --seeds 3 cub=CUB.npz flowers=FLOWERS.npz
+        omniglot=OMNIGLOT.npz glyphs digits docstrings
 
-An argument is a feature file with a split column, or one of the built-in sets: `glyphs` (pixels of drawn characters),
-`digits` (of scikit-learn; classes 0 to 4 train) and `docstrings` (TF-IDF and SVD of docstrings of installed packages; a
-class is a module). Baselines: as given, half and full whitening, LDA over shrinkages, and the recipe `features` with
-margin, multi-similarity and proxy-anchor. The baseline is chosen by recall@1 + map@r on a fifth of the training
-classes, fitted to all of them and measured on the test classes. Results that --out already holds are kept, so that a
-killed process continues.
+An argument is a feature file with a split column, a file of gray images (arrays x, cls and test), whose pixels are the
+features, or one of the built-in sets: `glyphs` (pixels of drawn characters), `digits` (of scikit-learn; classes 0 to 4
+train) and `docstrings` (TF-IDF and SVD of docstrings of installed packages; a class is a module). `adapt` gets minutes,
+or a plan with a fixed number of steps, which a busy machine does not change. Baselines: as given, half and full
+whitening, LDA over shrinkages, and the recipe `features` with margin, multi-similarity and proxy-anchor. The baseline
+is chosen by recall@1 + map@r on a fifth of the training classes, fitted to all of them and measured on the test
+classes. Results that --out already holds are kept, so that a killed process continues. With --write the table replaces
+the one in a page, between the lines `<!-- table of benchmarks.adapt -->` and `<!-- end of table -->`.
 """
 
 import argparse
@@ -41,8 +43,17 @@ def load(argument: str) -> Dataset:
     """The rows of an argument, in the splits train and test."""
     name, _, path = argument.partition("=")
     if path:
-        return kinfold.data.load("features", path)
+        return load_pixels(name, path) or kinfold.data.load("features", path)
     return {"glyphs": load_glyphs, "digits": load_digits, "docstrings": load_docstrings}[name]()
+
+
+def load_pixels(name: str, path: str) -> Dataset | None:
+    """The pixels of a file of gray images; None for other files."""
+    with np.load(path) as file:
+        if "x" not in file.files:
+            return None
+        pixels = file["x"].reshape(len(file["x"]), -1).astype(np.float32)
+        return create_dataset(name, Rows(pixels), file["cls"], np.where(file["test"], "test", "train"))
 
 
 def load_glyphs() -> Dataset:
@@ -163,7 +174,7 @@ def score(values: Values) -> float:
     return sum(values[name] for name in METRICS)
 
 
-def run_set(argument: str, seed: int, minutes: float, out: Path) -> dict[str, Any]:
+def run_set(argument: str, seed: int, minutes: float | None, plan: str | None, out: Path) -> dict[str, Any]:
     """Adapt one set with one seed, and measure its baselines; read the result where it is there."""
     name = argument.partition("=")[0]
     folder = out / f"{name}-{seed}"
@@ -173,7 +184,7 @@ def run_set(argument: str, seed: int, minutes: float, out: Path) -> dict[str, An
         return stored
     folder.mkdir(parents=True, exist_ok=True)
     data = load(argument)
-    adaptation = kinfold.adapt(data, folder=folder / "adapted", minutes=minutes, seed=seed)
+    adaptation = kinfold.adapt(data, folder=folder / "adapted", minutes=minutes, plan=plan, seed=seed)
     train, test = data.where(data.split != "test", relabel=True), data.subset("test")
     train = create_dataset(name, Rows(get_rows(train).numpy()), train.labels.numpy(), np.full(len(train), "train"))
     fitted, validation = hold_out(train, seed)
@@ -185,7 +196,8 @@ def run_set(argument: str, seed: int, minutes: float, out: Path) -> dict[str, An
     result = {
         "name": name,
         "seed": seed,
-        "minutes": minutes,
+        "plan": plan or f"{minutes:g} minutes",
+        "seconds": sum(row.seconds for row in adaptation.steps),
         "winner": adaptation.winner,
         "verdict": adaptation.verdict,
         "test": {name: dict(values) for name, values in adaptation.test.items()},
@@ -196,12 +208,12 @@ def run_set(argument: str, seed: int, minutes: float, out: Path) -> dict[str, An
     return result
 
 
-def print_table(results: list[dict[str, Any]]) -> None:
-    """Means over seeds as Markdown: input, adapted, best baseline and the difference to it."""
-    print(
-        "| data | winner | recall@1: input | adapted | baseline | map@r: input | adapted | baseline | baseline chosen |"
-    )
-    print("|---|---|---:|---:|---:|---:|---:|---:|---|")
+def format_table(results: list[dict[str, Any]]) -> str:
+    """Means over seeds as Markdown: input, adapted, chosen baseline, and the smallest end of the gain intervals."""
+    head = ["data", "seeds", "winners"]
+    head += [f"{metric}: {column}" for metric in METRICS for column in ("input", "adapted", "baseline")]
+    head += ["lowest end of a gain", "chosen baselines"]
+    lines = [head, ["---", "---:", "---", *["---:"] * 7, "---"]]
     for name in dict.fromkeys(result["name"] for result in results):
         chosen = [result for result in results if result["name"] == name]
         cells = []
@@ -209,23 +221,40 @@ def print_table(results: list[dict[str, Any]]) -> None:
             cells.append(np.mean([result["test"][metric]["input"] for result in chosen]))
             cells.append(np.mean([result["test"][metric]["adapted"] for result in chosen]))
             cells.append(np.mean([result["baselines"][result["baseline"]][metric] for result in chosen]))
+        low = min(result["test"][metric]["low"] for result in chosen for metric in METRICS)
         winners = ", ".join(dict.fromkeys(result["winner"] for result in chosen))
         baselines = "; ".join(dict.fromkeys(result["baseline"] for result in chosen))
-        print(f"| {name} | {winners} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} | {baselines} |")
+        numbers = [f"{100 * cell:.1f}" for cell in cells] + [f"{100 * low:+.1f}"]
+        lines.append([name, str(len(chosen)), winners, *numbers, baselines])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_table(page: Path, table: str) -> None:
+    """Replace the table of a page."""
+    begin, end = "<!-- table of benchmarks.adapt -->", "<!-- end of table -->"
+    before, marker, rest = page.read_text().partition(begin)
+    if not marker or end not in rest:
+        raise ValueError(f"{page} has no lines {begin!r} and {end!r} to write between")
+    page.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--minutes", type=float, help="5 if no plan is given")
+    parser.add_argument("--plan", help="quick, standard or thorough, instead of minutes")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="a page with a place for the table")
     options = parser.parse_args()
+    minutes = 5.0 if options.minutes is None and options.plan is None else options.minutes
     results = []
     for seed in range(options.seeds):
         for argument in options.sets:
-            results.append(run_set(argument, seed, options.minutes, options.out))
-            print_table(results)
+            results.append(run_set(argument, seed, minutes, options.plan, options.out))
+            print(format_table(results), flush=True)
+    if options.write is not None:
+        write_table(options.write, format_table(results))
 
 
 if __name__ == "__main__":

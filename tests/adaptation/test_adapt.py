@@ -9,7 +9,7 @@ import torch
 import kinfold
 from kinfold.adaptation import Adaptation
 from kinfold.adaptation.candidates import STEPS
-from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, estimate_race, make_plan
+from kinfold.adaptation.plan import PLANS, AdaptationPlan, TrialTimes, estimate_seconds, make_plan
 from kinfold.data import Rows, create_dataset
 from tests.adaptation.problems import noisy_classes, shuffled
 
@@ -22,7 +22,7 @@ def plan(monkeypatch):
     """Use a plan instead of a trial, so that tests do not depend on the speed of the machine."""
 
     def use(chosen):
-        monkeypatch.setattr("kinfold.adaptation.launch._run_trial", lambda measurer: TrialTimes(1.0, 1.0, 1.0))
+        monkeypatch.setattr("kinfold.adaptation.launch.run_trial", lambda *_: TrialTimes(1.0, 1.0, 1.0))
         monkeypatch.setattr("kinfold.adaptation.launch.make_plan", lambda *_: chosen)
 
     return use
@@ -170,11 +170,17 @@ def test_a_plan_fits_into_its_minutes_and_more_minutes_never_plan_less():
     plans = [make_plan(times, minutes, 3000, 1) for minutes in (0.1, 1, 5, 20, 100)]
     assert plans[0].head_steps == 0
     assert [plan.head_steps for plan in plans] == sorted(plan.head_steps for plan in plans)
-    five = plans[2]
-    seconds = 4 * five.repeats * times.split + estimate_race(
-        times, five.head_steps, five.race, five.head_repeats, five.residual
+    assert all(
+        estimate_seconds(times, plan) == plan.seconds <= 60 * minutes
+        for plan, minutes in zip(plans[1:], (1, 5, 20, 100), strict=True)
     )
-    assert seconds <= 300
+
+
+def test_a_slow_machine_leaves_time_for_heads_before_it_repeats_linear_maps():
+    slow = TrialTimes(split=15.0, step=0.025, overhead=2.0)  # five times the times of CUB on a free core
+    plan = make_plan(slow, 5, 3000, 1)
+    assert plan.repeats == 2
+    assert plan.head_steps > 0
 
 
 def test_the_trial_makes_a_plan_that_is_stored(tmp_path):
@@ -185,3 +191,39 @@ def test_the_trial_makes_a_plan_that_is_stored(tmp_path):
     assert stored["plan"]["head_steps"] == 0
     assert stored["trial"]["step"] > 0
     assert adaptation.run.finished
+
+
+def test_a_plan_by_name_does_not_depend_on_the_machine(tmp_path, monkeypatch):
+    from kinfold.adaptation.folder import AdaptationFolder
+
+    slow = TrialTimes(split=1e3, step=1e3, overhead=1e3)
+    monkeypatch.setattr("kinfold.adaptation.launch.run_trial", lambda *_: slow)
+    monkeypatch.setitem(PLANS, "quick", replace(PLANS["quick"], head_steps=8, race=2))
+    rows, labels = noisy_classes()
+    kinfold.adapt(rows, labels, tmp_path / "run", plan="quick")
+    stored = AdaptationFolder(tmp_path / "run").read_plan()
+    assert (stored["plan"]["head_steps"], stored["plan"]["race"], stored["budget"]) == (8, 2, "quick")
+    with pytest.raises(ValueError, match="minutes or a plan"):
+        kinfold.adapt(rows, labels, tmp_path / "other", plan="quick", minutes=3)
+    with pytest.raises(ValueError, match="did you mean 'quick'"):
+        kinfold.adapt(rows, labels, tmp_path / "other", plan="quik")
+
+
+def test_a_busy_machine_is_named_where_there_was_no_time(tmp_path, plan, monkeypatch):
+    plan(LINEAR)
+    monkeypatch.setattr("kinfold.adaptation.launch.run_trial", lambda *_: TrialTimes(1.0, 1.0, 1.0, busy=3.0))
+    adaptation = kinfold.adapt(*noisy_classes(), tmp_path / "run")
+    assert "Other processes used the machine, so that everything took 3.0 times as long" in adaptation.verdict
+
+
+def test_later_repeats_measure_what_a_half_of_the_classes_keeps(tmp_path, plan):
+    import json
+
+    plan(LINEAR)
+    kinfold.adapt(*noisy_classes(), tmp_path / "run")
+    records = tmp_path / "run" / "adaptation" / "records"
+    measured = [{*json.loads((records / f"linear-{number}.json").read_text())["value"]} for number in range(12)]
+    assert all(names == measured[0] for names in measured[:4])
+    assert all(names == measured[4] for names in measured[4:])
+    assert "as given" in measured[4] < measured[0]
+    assert len(measured[4]) <= 1 + 3 * 2 * 3

@@ -3,13 +3,15 @@
 | module | what it holds |
 |---|---|
 | `launch` | `adapt`: plan, ladder, the run of the winner, the test classes |
-| `plan` | minutes to numbers of splits, candidates and steps |
+| `plan`, `trial` | minutes to numbers of splits, candidates and steps |
 | `class_splits` | repeated splits of the training classes |
 | `candidates` | what is tried at each step |
 | `measuring` | a candidate, fitted to some classes and measured on others |
+| `map_families` | many linear maps of the same rows at once |
 | `decisions` | when a step is taken |
+| `linear_stage`, `race` | the closed-form steps, the trained steps |
 | `ladder` | the steps in their order |
-| `folder` | what is stored, so that a killed process continues |
+| `folder`, `recording` | what is stored, so that a killed process continues |
 | `final_comparison` | input and winner on the test classes |
 | `result` | `Adaptation`: table, verdict, run |
 """

@@ -1,8 +1,7 @@
 """`adapt`: from labeled rows of features to the best space that is proven better than the input."""
 
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,22 +11,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kinfold import registry
 from kinfold.adaptation.candidates import (
     AS_GIVEN,
     PER_CLASS,
-    STEPS,
     HeadCandidate,
     LinearCandidate,
-    list_head_candidates,
-    list_linear_candidates,
 )
 from kinfold.adaptation.class_splits import MIN_CLASSES, split_training_classes
 from kinfold.adaptation.final_comparison import compare_on_test
 from kinfold.adaptation.folder import AdaptationFolder
-from kinfold.adaptation.ladder import Ladder, LadderRow, Winner
+from kinfold.adaptation.ladder import Ladder, LadderRow
 from kinfold.adaptation.measuring import Measurer, fit_final_candidate
-from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, make_plan
+from kinfold.adaptation.plan import PLANS, AdaptationPlan, TrialTimes, estimate_seconds, make_plan
+from kinfold.adaptation.race import Winner
+from kinfold.adaptation.recording import Recorder, Report
 from kinfold.adaptation.result import NO_HELP, Adaptation
+from kinfold.adaptation.trial import run_trial
 from kinfold.data import Dataset, Rows, create_dataset, to_dataset
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.files.documents import nan_to_null
@@ -37,10 +37,9 @@ from kinfold.training.batch_shape import fit_batch_shape
 
 METRICS = ("recall@1", "map@r")
 _MAX_ROWS = 3000  # of held-out classes, measured on a split
-_TRIAL_STEPS = (12, 36)  # of two trainings, whose difference is the time of a step
+_MINUTES = 10.0
+_BUSY = 1.5  # times the processor time; below, nothing is said about it
 _MAX_REPEATS = 5
-
-Report = Callable[[str, float], None]
 
 
 def adapt(
@@ -48,7 +47,8 @@ def adapt(
     labels: Any = None,
     folder: Path | str | None = None,
     *,
-    minutes: float = 10.0,
+    minutes: float | None = None,
+    plan: str | None = None,
     metrics: Sequence[str] = METRICS,
     distance: Distance = "cosine",
     seed: int = 0,
@@ -66,8 +66,10 @@ def adapt(
             and splits, of which "train" and "validation" are used for everything and "test" for the last comparison.
         labels: The class of each row; None for a dataset.
         folder: A folder for the run. After a kill, the same call continues. None uses a temporary folder.
-        minutes: Time for everything. A short trial turns it into a plan of steps that is stored in the folder; from
-            then on decisions count steps, so that a killed process ends as it would have.
+        minutes: Time for everything, 10 if left out. A short trial turns it into a plan of steps that is stored in the
+            folder; from then on decisions count steps, so that a killed process ends as it would have.
+        plan: "quick", "standard" or "thorough" instead of minutes: a fixed number of splits, candidates and steps, so
+            that the result does not depend on the speed of the machine.
         metrics: What is measured; the mean of these decides.
         distance: How embeddings are compared.
         seed: Seed of all draws.
@@ -91,8 +93,7 @@ def adapt(
     report = report or (lambda text, share: None)
     dataset = _to_dataset(data, labels)
     train_rows, train_labels = _get_training_rows(dataset)
-    if not minutes > 0:
-        raise ValueError(f"minutes must be greater than 0, got {minutes}")
+    budget = _check_budget(minutes, plan)
     folder = tempfile.mkdtemp(prefix="kinfold-adapt-") if folder is None else folder
     files = AdaptationFolder(folder)
     files.prepare()
@@ -107,17 +108,17 @@ def adapt(
         repeated = int((torch.bincount(train_labels) > 1).sum())
         if classes < MIN_CLASSES or repeated < MIN_CLASSES:
             reason = _explain_few_classes(classes, repeated)
-            _write_plan(files, AdaptationPlan(0, 0, 0, 0, False, _MAX_ROWS, threads), dataset, settings, minutes)
+            _write_plan(files, AdaptationPlan(0, 0, 0, 0, False, _MAX_ROWS, threads), dataset, settings, budget)
             winner, rows = Winner(LinearCandidate(None)), [LadderRow(AS_GIVEN, note=reason)]
             verdict = f"{reason}. Nothing was tried, and the input space is returned."
         else:
             splits = split_training_classes(classes, _MAX_REPEATS, seed)
             measurer = Measurer(train_rows, train_labels, splits, metrics, distance, seed, _MAX_ROWS)
-            plan = _find_plan(files, measurer, dataset, settings, minutes, report)
-            torch.set_num_threads(plan.threads)
-            ladder = Ladder(measurer, plan, files, report)
+            chosen, busy = _find_plan(files, measurer, dataset, settings, budget, report)
+            torch.set_num_threads(chosen.threads)
+            ladder = Ladder(measurer, chosen, files, report)
             winner, rows = ladder.climb(), ladder.rows
-            verdict = _phrase_verdict(rows)
+            verdict = _phrase_verdict(rows, busy)
         run = _fit_winner(winner, dataset, train_rows, train_labels, folder, distance, seed, source)
         test = compare_on_test(run, dataset, metrics, distance)
         verdict += _phrase_test(test, winner)
@@ -186,24 +187,41 @@ def _check_plan(files: AdaptationFolder, dataset: Dataset, settings: Mapping[str
         )
 
 
+def _check_budget(minutes: float | None, plan: str | None) -> float | str:
+    """Return the minutes, or the name of the plan."""
+    if plan is not None:
+        registry.check_known("plan", plan, [*PLANS])
+        if minutes is not None:
+            raise ValueError("give minutes or a plan: a plan has a fixed number of steps, however long these take")
+        return plan
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"minutes must be greater than 0, got {minutes}")
+    return _MINUTES if minutes is None else minutes
+
+
 def _find_plan(
     files: AdaptationFolder,
     measurer: Measurer,
     dataset: Dataset,
     settings: Mapping[str, Any],
-    minutes: float,
+    budget: float | str,
     report: Report,
-) -> AdaptationPlan:
-    """Read the plan, or make it from a trial."""
+) -> tuple[AdaptationPlan, float]:
+    """Read the plan, or make it from a trial; with it, how busy the machine was."""
     if files.begun:
         _check_plan(files, dataset, settings)
-        return AdaptationPlan(**files.read_plan()["plan"])
+        stored = files.read_plan()
+        return AdaptationPlan(**stored["plan"]), stored["trial"].get("busy", 1.0)
     report("trial", 0.0)
-    times = _run_trial(measurer)
-    plan = make_plan(times, minutes, measurer.max_rows, torch.get_num_threads())
-    _write_plan(files, plan, dataset, settings, minutes, times)
+    times = run_trial(measurer, Recorder(files, measurer.metrics, report))
+    if isinstance(budget, str):
+        plan = replace(PLANS[budget], max_rows=measurer.max_rows, threads=torch.get_num_threads())
+        plan = replace(plan, seconds=estimate_seconds(times, plan))
+    else:
+        plan = make_plan(times, budget, measurer.max_rows, torch.get_num_threads())
+    _write_plan(files, plan, dataset, settings, budget, times)
     report("trial", 1.0)
-    return plan
+    return plan, times.busy
 
 
 def _write_plan(
@@ -211,30 +229,11 @@ def _write_plan(
     plan: AdaptationPlan,
     dataset: Dataset,
     settings: Mapping[str, Any],
-    minutes: float,
+    budget: float | str,
     times: TrialTimes | None = None,
 ) -> None:
     table = {"data": compute_fingerprint(dataset), "settings": {**settings}, "plan": plan.to_table()}
-    files.write_plan({**table, "minutes": minutes, "trial": {} if times is None else asdict(times)})
-
-
-def _run_trial(measurer: Measurer) -> TrialTimes:
-    """Time the linear maps on one split, and two trainings of different length."""
-    split = measurer.splits[0]
-    steps = [name for name, is_trained in STEPS.items() if not is_trained]
-    kept = measurer.classes - len(split.held_out)
-    candidates = [each for step in steps for each in list_linear_candidates(step, measurer.width, kept)]
-    start = time.perf_counter()
-    measurer.measure_linear(split, candidates)
-    split_seconds = time.perf_counter() - start
-    candidate = list_head_candidates(candidates[0], 1)[0]
-    seconds = []
-    for count in (_TRIAL_STEPS[0], *_TRIAL_STEPS):  # the first call imports and allocates
-        start = time.perf_counter()
-        measurer.measure_head(split, candidate, count, count // 4)
-        seconds.append(time.perf_counter() - start)
-    step = max(1e-4, (seconds[2] - seconds[1]) / (_TRIAL_STEPS[1] - _TRIAL_STEPS[0]))
-    return TrialTimes(split_seconds, step, max(0.0, seconds[1] - _TRIAL_STEPS[0] * step))
+    files.write_plan({**table, "budget": budget, "trial": {} if times is None else asdict(times)})
 
 
 def _fit_winner(
@@ -268,10 +267,12 @@ def _fit_winner(
     return train(configure(tables), folder, dataset=dataset)
 
 
-def _phrase_verdict(rows: Sequence[LadderRow]) -> str:
+def _phrase_verdict(rows: Sequence[LadderRow], busy: float) -> str:
     taken = [row for row in rows if row.taken]
     skipped = [f"the {row.step}" for row in rows if row.note]
     end = f" There was no time for {' and '.join(skipped)}: more minutes may help." if skipped else ""
+    if skipped and busy >= _BUSY:
+        end += f" Other processes used the machine, so that everything took {busy:.1f} times as long as alone."
     if not taken:
         return f"{NO_HELP}, so the input space is returned.{end}"
     first, last = rows[0], taken[-1]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kinfold.adaptation.candidates import PER_CLASS, HeadCandidate, LinearCandidate
 from kinfold.adaptation.class_splits import ClassSplit, choose_rows
+from kinfold.adaptation.map_families import MapFamilies, count_rank, fit_candidate
 from kinfold.data import Rows, create_dataset
 from kinfold.distributed import World
 from kinfold.metrics import Distance, evaluate
@@ -24,7 +25,6 @@ from kinfold.training.config import configure
 from kinfold.training.loop import Event
 
 Values = dict[str, float]  # metric -> value
-_RANK_TOLERANCE = 2.5e-13  # of eigenvalues; float32 features have no more directions
 
 
 @dataclass
@@ -61,17 +61,12 @@ class Measurer:
         """Fit linear maps to the classes that a split keeps, and measure them on those that it holds out.
 
         Returns:
-            Candidate -> metrics. A map that cannot be fitted to these rows is left out.
+            Candidate -> metrics; zeros for a map that these rows do not determine.
         """
         measured = self._choose_rows(split)[1]
-        rows, labels = self.rows[measured], self.labels[measured]
-        fitter = self._build_fitter(split)
-        centered = (rows.double() - fitter.moments.mean).float()
-        values = {}
-        for candidate in candidates:
-            embeddings = rows if candidate.kind is None else centered @ _fit(fitter, candidate).weight.float().T
-            values[candidate.name] = self._evaluate(embeddings, labels)
-        return values
+        labels = self.labels[measured]
+        families = MapFamilies(self._sum_moments(split), self.rows[measured])
+        return {candidate.name: self._evaluate(families.embed(candidate), labels) for candidate in candidates}
 
     def measure_head(self, split: ClassSplit, candidate: HeadCandidate, steps: int, every: int) -> list[Values]:
         """Train a head on the classes that a split keeps, and measure it on those that it holds out.
@@ -128,7 +123,7 @@ class Measurer:
     def _choose_rows(self, split: ClassSplit) -> tuple[Any, Any]:
         return choose_rows(self.labels.numpy(), split, self.seed, self.max_rows)
 
-    def _build_fitter(self, split: ClassSplit) -> LinearMapFitter:
+    def _sum_moments(self, split: ClassSplit) -> Moments:
         """Moments of a split are the sum of those of the other folds of its repeat, each of which is computed once."""
         if split.repeat != self._repeat:
             self._moments, self._repeat = {}, split.repeat
@@ -141,41 +136,21 @@ class Measurer:
         merged = self._moments[others[0].held_out]
         for fold in others[1:]:
             merged = merged.merge(self._moments[fold.held_out])
-        return LinearMapFitter(merged)
+        return merged
 
     def _fit_start(self, split: ClassSplit, candidate: LinearCandidate) -> LinearMap:
         """Fit the map that a head starts from, for standardized rows and with outputs of root mean square length 1."""
         key = (split.number, candidate.name)
         if key not in self._starts:
-            fitter = self._build_fitter(split)
+            fitter = LinearMapFitter(self._sum_moments(split))
             covariance, mean = fitter.moments.total_covariance(), fitter.moments.mean
-            linear_map = _fit(fitter, candidate)
+            linear_map = fit_candidate(fitter, candidate)
             scale = covariance.trace().sqrt()  # of `PrecomputedFeatures.standardize`
             length = (linear_map.weight @ covariance * linear_map.weight).sum().sqrt()
             weight = linear_map.weight * (scale / length)
             bias = (linear_map.bias + linear_map.weight @ mean) / length
             self._starts[key] = LinearMap(weight.float(), bias.float(), linear_map.values)
         return self._starts[key]
-
-
-def _fit(fitter: LinearMapFitter, candidate: LinearCandidate) -> LinearMap:
-    """Fit a map, in no more dimensions than there are directions in which the rows vary."""
-    kind = candidate.kind
-    assert kind is not None
-    if kind == "within-whiten" and candidate.dim is None:  # any rotation has the same distances
-        root = fitter.within.inverse_root(candidate.shrinkage or 0.0)
-        return LinearMap(root, -root @ fitter.moments.mean, fitter.within.values)
-    dim = candidate.dim
-    if kind in ("pca", "half-whiten", "whiten") and not candidate.shrinkage:
-        rank = count_rank(fitter)
-        dim = rank if dim is None else min(dim, rank)
-    return fitter.fit(kind, dim, candidate.shrinkage)
-
-
-def count_rank(fitter: LinearMapFitter) -> int:
-    """Return the number of directions in which rows vary by more than rounding."""
-    values = fitter.total.values
-    return max(1, int((values > values[0] * _RANK_TOLERANCE).sum()))
 
 
 def _load_start(model: Any, start: LinearMap) -> None:

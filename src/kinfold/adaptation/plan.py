@@ -1,30 +1,16 @@
 """The plan of an adaptation: a short trial turns minutes into numbers of splits, candidates and steps."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kinfold.adaptation.class_splits import FOLDS
 
-# What a race of heads may cost, best first: steps, candidates of the race, repeats of the splits, and whether residual
-# heads are trained too. The first that fits into the time is taken.
-_RACES = (
-    (800, 30, 3, True),
-    (600, 30, 3, True),
-    (600, 20, 2, True),
-    (400, 20, 2, True),
-    (400, 12, 2, True),
-    (300, 12, 2, True),
-    (300, 6, 2, True),
-    (400, 6, 2, False),
-    (300, 6, 2, False),
-    (200, 4, 2, False),
-    (100, 4, 2, False),
-)
-_REPEATS = (5, 4, 3, 2)  # of the splits for linear maps
-_LINEAR_SHARE = 0.3  # of the time, at most, before repeats are reduced
-_RESIDUAL_COST = 2.5  # of a step of the residual head, in steps of the linear one
 MEASUREMENTS = 4  # of a training, after its start
 KEPT = 3  # one of so many candidates survives a round of the race
+_REPEATS = (5, 4, 3, 2)  # of the splits for linear maps
+_LINEAR_SHARE = 0.3  # of the time, at most, before repeats are reduced
+_LATER_REPEATS = 0.6  # of the time of the first, since they measure the best maps only
+_RESIDUAL_COST = 2.5  # of a step of the residual head, in steps of the linear one
 
 
 @dataclass(frozen=True)
@@ -39,6 +25,7 @@ class AdaptationPlan:
         residual: Whether residual heads are trained.
         max_rows: Rows of held-out classes that are measured on a split, at most.
         threads: Threads of torch; another number would round differently.
+        seconds: What all of it will take, for the progress that is shown; 0 where nobody knows.
     """
 
     repeats: int
@@ -46,12 +33,39 @@ class AdaptationPlan:
     head_steps: int
     race: int
     residual: bool
-    max_rows: int
-    threads: int
+    max_rows: int = 3000
+    threads: int = 1
+    seconds: float = 0.0
 
     def to_table(self) -> dict[str, Any]:
         """Return the plan for a JSON file."""
         return asdict(self)
+
+
+# Plans with a name do the same on every machine, however busy it is.
+PLANS = {
+    "quick": AdaptationPlan(repeats=2, head_repeats=1, head_steps=200, race=4, residual=False),
+    "standard": AdaptationPlan(repeats=3, head_repeats=2, head_steps=400, race=8, residual=False),
+    "thorough": AdaptationPlan(repeats=5, head_repeats=3, head_steps=600, race=30, residual=True),
+}
+# What a race of heads may cost, best first: steps, candidates of the race, repeats of the splits, and whether residual
+# heads are trained too. The first that fits into the time is taken.
+_RACES = (
+    (800, 30, 3, True),
+    (600, 30, 3, True),
+    (600, 20, 2, True),
+    (400, 20, 2, True),
+    (400, 12, 2, True),
+    (400, 8, 2, True),
+    (400, 12, 2, False),
+    (400, 8, 2, False),
+    (300, 8, 2, False),
+    (300, 6, 2, False),
+    (200, 6, 2, False),
+    (200, 4, 2, False),
+    (200, 4, 1, False),
+    (100, 2, 1, False),
+)
 
 
 @dataclass(frozen=True)
@@ -62,15 +76,19 @@ class TrialTimes:
         split: All linear maps on one split.
         step: One training step of a linear head.
         overhead: What one training takes beside its steps: building, starting, measuring.
+        busy: Seconds for each second of processor time, at least 1; more where other processes share the machine.
     """
 
     split: float
     step: float
     overhead: float
+    busy: float = 1.0
 
 
 def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) -> AdaptationPlan:
     """Choose the largest plan that fits into the minutes; at least the linear maps on two repeats.
+
+    Linear maps get more repeats only while they take less than a third of the time, so that time is left for heads.
 
     Args:
         times: What the trial took.
@@ -85,27 +103,37 @@ def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) ->
     """
     seconds = 60 * minutes
     repeats = next(
-        (count for count in _REPEATS if count * FOLDS * times.split <= _LINEAR_SHARE * seconds), _REPEATS[-1]
+        (count for count in _REPEATS if estimate_linear(times, count) <= _LINEAR_SHARE * seconds), _REPEATS[-1]
     )
-    left = seconds - repeats * FOLDS * times.split
+    plan = AdaptationPlan(repeats, 0, 0, 0, False, max_rows, threads)
     for steps, race, head_repeats, residual in _RACES:
-        if head_repeats <= repeats and estimate_race(times, steps, race, head_repeats, residual) <= left:
-            return AdaptationPlan(repeats, head_repeats, steps, race, residual, max_rows, threads)
-    return AdaptationPlan(repeats, 0, 0, 0, False, max_rows, threads)
+        larger = replace(plan, head_steps=steps, race=race, head_repeats=head_repeats, residual=residual)
+        if head_repeats <= repeats and estimate_seconds(times, larger) <= seconds:
+            plan = larger
+            break
+    return replace(plan, seconds=estimate_seconds(times, plan))
 
 
-def estimate_race(times: TrialTimes, steps: int, race: int, repeats: int, residual: bool) -> float:
-    """Return the seconds that the trained steps of the ladder and the final fit take, at most."""
-    splits = FOLDS * repeats
-    finalists = 2
+def estimate_linear(times: TrialTimes, repeats: int) -> float:
+    """Return the seconds that the linear maps take."""
+    return FOLDS * times.split * (1 + _LATER_REPEATS * (repeats - 1))
+
+
+def estimate_seconds(times: TrialTimes, plan: AdaptationPlan) -> float:
+    """Return the seconds that a plan takes, at most."""
+    linear = estimate_linear(times, plan.repeats)
+    steps, race = plan.head_steps, plan.race
+    if not steps:
+        return linear
+    finalists = 2 * FOLDS * plan.head_repeats
     # (trainings, steps of each, cost of a step): two rounds of the race, finalists, the final fit, residual heads
     parts = [
         (2 * race, steps // 4, 1.0),
         (FOLDS * -(-race // KEPT), steps // 2, 1.0),
-        (finalists * splits, steps, 1.0),
-        (1, steps, _RESIDUAL_COST if residual else 1.0),
+        (finalists, steps, 1.0),
+        (1, steps, _RESIDUAL_COST if plan.residual else 1.0),
     ]
-    if residual:
-        parts.append((2 * 2 * finalists, steps // 2, _RESIDUAL_COST))
-        parts.append((finalists * splits, steps, _RESIDUAL_COST))
-    return sum(count * (times.overhead + each * cost * times.step) for count, each, cost in parts)
+    if plan.residual:
+        parts.append((2 * FOLDS, steps // 2, _RESIDUAL_COST))
+        parts.append((finalists, steps, _RESIDUAL_COST))
+    return linear + sum(count * (times.overhead + each * cost * times.step) for count, each, cost in parts)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def adapt(
     data: Annotated[Path, typer.Argument(help="A feature file with labels: .npz, .npy or .parquet.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run.")],
-    minutes: Annotated[float, typer.Option(help="Time for everything.")] = 10.0,
+    minutes: Annotated[float | None, typer.Option(help="Time for everything; 10 if left out.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(help="quick, standard or thorough: fixed steps instead of minutes.")
+    ] = None,
     metrics: Annotated[str, typer.Option(help="What is measured; the mean of these decides.")] = "recall@1,map@r",
     distance: Annotated[str, typer.Option(help="cosine, dot or euclidean.")] = "cosine",
     seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
@@ -50,6 +53,7 @@ def adapt(
                 dataset,
                 folder=out,
                 minutes=minutes,
+                plan=plan,
                 metrics=metrics.split(","),
                 distance=distance,  # type: ignore[arg-type]  # checked where it is used
                 seed=seed,

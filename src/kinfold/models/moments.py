@@ -109,13 +109,13 @@ class Moments:
 
     def between_covariance(self) -> Tensor:
         """Covariance of the class means, each weighted by the share of its rows, (width, width)."""
-        return _symmetrize(self._spread().T @ self._spread())
+        return _symmetrize(self.weighted_class_means().T @ self.weighted_class_means())
 
     def within_covariance(self) -> Tensor:
         """Covariance of the rows around the mean of their class, (width, width)."""
         return self.total_covariance() - self.between_covariance()
 
-    def _spread(self) -> Tensor:
+    def weighted_class_means(self) -> Tensor:
         """Class means around the mean of all rows, times the square root of their share of the rows, (C, width)."""
         if not self.classes:
             raise ValueError("these moments have no classes: create them with a number of classes, and give labels")
