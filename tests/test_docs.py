@@ -41,6 +41,7 @@ NOT_MEASURED = {"densenet201", "googlenet", "timm", "transformers", "features"}
 PACKAGES = [
     "adaptation",
     "audit",
+    "board",
     "calibration",
     "data",
     "dro",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kinfold import adaptation as adaptation
     from kinfold import audit as audit
+    from kinfold import board as board
     from kinfold import calibration as calibration
     from kinfold import data as data
     from kinfold import distributed as distributed
@@ -48,6 +49,7 @@ _LAZY = {
         for name in (
             "adaptation",
             "audit",
+            "board",
             "calibration",
             "data",
             "distributed",
@@ -90,6 +92,7 @@ __all__ = [
     "adapt",
     "adaptation",
     "audit",
+    "board",
     "calibration",
     "data",
     "dro",

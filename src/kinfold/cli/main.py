@@ -10,6 +10,7 @@ import kinfold
 from kinfold.cli import data, gallery
 from kinfold.cli.adapt import adapt
 from kinfold.cli.bench import bench
+from kinfold.cli.board import board
 from kinfold.cli.calibrate import calibrate
 from kinfold.cli.check import check
 from kinfold.cli.compress import compress
@@ -42,6 +43,7 @@ app.command("train")(train)
 app.command("adapt")(adapt)
 app.command("evaluate")(evaluate)
 app.command("bench")(bench)
+app.command("board")(board)
 app.command("reproduce")(reproduce)
 app.command("embed")(embed)
 app.add_typer(data.app, name="data")

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from kinfold.data import Dataset, Pipeline
 from kinfold.data.folds import count_folds
+from kinfold.files.checksums import SHA256, compute_sha256
 from kinfold.files.documents import nan_to_null, read_result, write_result
-from kinfold.files.paths import check_path
+from kinfold.files.paths import check_path, read_bytes
 from kinfold.metrics import Distance
 from kinfold.models.concatenated import ConcatenatedEmbedder, concatenate_embeddings
 from kinfold.training import Run, splits
@@ -29,6 +30,7 @@ SCORES = {
     "separated": METRICS,
     "concatenated?": METRICS,
     "start?": {str: METRICS},
+    "runs?": [SHA256],
 }
 
 
@@ -210,6 +212,7 @@ class Repeat:
             "validation": _compute_means([scores.get("validation", {}) for scores in run_scores]),
             "train_space": _compute_means([scores.get("train_space", {}) for scores in run_scores]),
             "start": {"validation": _compute_means([start.get("validation", {}) for start in starts])},
+            "runs": self.compute_run_checksums(),
         }
         if scores["inflated"]:
             scores["separated"] = _compute_means([scores.get("test", {}) for scores in run_scores])
@@ -222,6 +225,10 @@ class Repeat:
                 scores["start_unknown"] = str(error)
         write_result(self.folder / "scores.json", nan_to_null(scores), self.folder)
         return scores
+
+    def compute_run_checksums(self) -> list[str]:
+        """Return the sha256 of the scores of every fold's run."""
+        return [compute_sha256(read_bytes(run.run_folder.scores, self.folder)) for run in self.runs]
 
     def _measure_test_classes(self, embed: Callable[[Run, Dataset], Tensor]) -> Scores:
         """Metrics of the embeddings that `embed` returns for the run of each fold."""

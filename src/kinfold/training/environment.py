@@ -4,7 +4,9 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ import torch
 import kinfold
 from kinfold.devices import describe_device, resolve_device
 from kinfold.distributed import World
+from kinfold.files.checksums import digest_parts
 
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors", "matplotlib", "transformers", "timm")
 # A result depends on these to the last bit. The number of threads is restored when a run is resumed.
@@ -28,6 +31,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
             continue
     return {
         "kinfold": kinfold.__version__,
+        "code": compute_code_digest(),
         "python": platform.python_version(),
         "packages": versions,
         "platform": platform.platform(),
@@ -37,6 +41,14 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "device": describe_device(device),
         "command": sys.argv[1:],
     }
+
+
+@cache
+def compute_code_digest() -> str:
+    """Return a digest of the source files of the package, which changes with any of them."""
+    package = Path(kinfold.__file__).parent
+    files = sorted(path for path in package.rglob("*.py"))
+    return digest_parts(part for path in files for part in (path.relative_to(package).as_posix(), path.read_bytes()))
 
 
 def find_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ METRICS = {str: (float, None)}
 _ENVIRONMENT = {
     "threads": IntegerRange(1, MAX_THREADS),
     "kinfold?": str,
+    "code?": str,
     "data?": (str, None),
     "ranks?": IntegerRange(1, 1 << 20),
 }
@@ -43,6 +44,7 @@ _SCORES = {
     "classes?": {str: int},
     "selected_start?": bool,
     "start?": {str: METRICS},
+    "provenance?": {"configuration": SHA256, "data": (str, None), "code": (str, None)},
 }
 _CHECKPOINT_LIST = [{"step": IntegerRange(0, 1 << 62), "file": _CHECKPOINT, "sha256": (SHA256, None)}]
 
@@ -136,9 +138,18 @@ class RunFolder:
         return read_result(self.scores, _SCORES, self.path)
 
     def finish(self, step: int, weights: dict[str, Tensor], scores: dict[str, Any]) -> None:
-        """Write the selected weights and then the scores with the checksum of the weights, which finishes the run."""
+        """Write the selected weights and then the scores, which finishes the run.
+
+        The scores hold checksums of the weights and of what they depend on: configuration, data and code.
+        """
         sha256 = write_state(self.model, {"step": step, "model": weights}, self.path)
-        write_result(self.scores, {**scores, "model_sha256": sha256}, self.path)
+        write_result(self.scores, {**scores, "model_sha256": sha256, "provenance": self.read_provenance()}, self.path)
+
+    def read_provenance(self) -> dict[str, Any]:
+        """Return what the result depends on: the sha256 of the configuration, fingerprints of data and code."""
+        environment = self.read_environment()
+        configuration = compute_sha256(read_bytes(self.configuration, self.path))
+        return {"configuration": configuration, "data": environment.get("data"), "code": environment.get("code")}
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a checkpoint, and delete older ones afterwards.
