@@ -167,6 +167,7 @@ class Bench:
             self.suite.baseline,
             smaller_is_better=is_better(metric, 0.0, 1.0),
             untrained=[*self.list_untrained(data)],
+            test=self.suite.test,
         )
 
     def table(self, data: str | None = None, result: str = "separated", style: Style = "text") -> str:

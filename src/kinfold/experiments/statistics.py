@@ -14,6 +14,7 @@ from kinfold.registry import suggest
 
 # differences that vary by less than this fraction of the values are constant: only the rounding varies
 ROUNDING = 1e-12
+TESTS = ("t", "rank")
 LARGEST = 1e300  # sums and squares of smaller values stay finite
 
 
@@ -262,8 +263,9 @@ def compare_methods(
     level: float = 0.05,
     smaller_is_better: bool = False,
     untrained: Collection[str] = (),
+    test: str = "t",
 ) -> MethodComparison:
-    """Compare every pair of methods with paired t-tests and Holm's correction.
+    """Compare every pair of methods with paired tests and Holm's correction.
 
     Args:
         results: Method -> seed -> value. A pair is tested on the seeds that both have. With fewer than two of them p is
@@ -273,6 +275,7 @@ def compare_methods(
         smaller_is_better: Whether smaller values are better, as for `rho`.
         untrained: Methods that ended with their initial weights. Their pairs have no p and still count in the
             correction.
+        test: "t", Student's paired t-test, or "rank", Wilcoxon's signed-rank test, which needs six repeats or more.
 
     Returns:
         Tests of all pairs, intervals of all methods, and the best method.
@@ -286,7 +289,12 @@ def compare_methods(
         >>> comparison.best, comparison.best_is_significant, round(comparison.pairs[0].adjusted, 4)
         ('b', True, 0.001)
     """
+    from kinfold.experiments.rank_test import rank_test
+
     _check_level(level)
+    if test not in TESTS:
+        raise ValueError(f"there is no test {test!r}{suggest(test, TESTS)}; choose {' or '.join(map(repr, TESTS))}")
+    compute_test = rank_test if test == "rank" else paired_test
     for name in (*untrained, *([] if baseline is None else [baseline])):
         _check_method(name, results)
     intervals = {name: compute_interval([*values.values()], 1 - level) for name, values in results.items() if values}
@@ -296,13 +304,13 @@ def compare_methods(
     tests = []
     for first, second in names:
         seeds = [seed for seed in results[first] if seed in results[second]]
-        test = paired_test([results[first][s] for s in seeds], [results[second][s] for s in seeds], 1 - level)
-        p = math.nan if first in untrained or second in untrained else test.p
-        tests.append((first, second, test.difference.mean, test.difference.half_width, p))
-    adjusted = adjust_holm([test[-1] for test in tests])
+        pair = compute_test([results[first][s] for s in seeds], [results[second][s] for s in seeds], 1 - level)
+        p = math.nan if first in untrained or second in untrained else pair.p
+        tests.append((first, second, pair.difference.mean, pair.difference.half_width, p))
+    adjusted = adjust_holm([entry[-1] for entry in tests])
     choose = min if smaller_is_better else max
     return MethodComparison(
-        tuple(MethodPair(*test, p) for test, p in zip(tests, adjusted, strict=True)),
+        tuple(MethodPair(*entry, p) for entry, p in zip(tests, adjusted, strict=True)),
         intervals,
         tuple(results),
         choose(intervals, key=lambda name: intervals[name].mean),

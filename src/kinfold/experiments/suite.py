@@ -8,7 +8,9 @@ from typing import Any
 
 from kinfold import recipes, registry
 from kinfold.data.folds import count_folds
+from kinfold.experiments.rank_test import MIN_REPEATS
 from kinfold.experiments.search.space import list_corners
+from kinfold.experiments.statistics import TESTS
 from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_table, read_tables, to_toml
@@ -37,6 +39,7 @@ class Suite:
             recipe.
         metric: Metric that is searched for and compared.
         baseline: Compare every method with this one only.
+        test: "t", Student's paired t-test, or "rank", Wilcoxon's signed-rank test, which needs six seeds or more.
 
     Raises:
         ValueError: If a name, a setting or a combination is wrong.
@@ -51,6 +54,7 @@ class Suite:
     trials: int = 0
     metric: str = "map@r"
     baseline: str | None = None
+    test: str = "t"
 
     def __post_init__(self) -> None:
         count_folds(self.protocol)  # raises with the nearest name
@@ -75,6 +79,13 @@ class Suite:
         if self.baseline is not None and self.baseline not in self.methods:
             near = suggest(self.baseline, self.methods)
             raise ValueError(f"the baseline {self.baseline!r} is no method{near}; there are {', '.join(self.methods)}")
+        if self.test not in TESTS:
+            raise ValueError(f"there is no test {self.test!r}{suggest(self.test, TESTS)}; choose {' or '.join(TESTS)}")
+        if self.test == "rank" and len(self.seeds) < MIN_REPEATS:
+            raise ValueError(
+                f'test = "rank" needs {MIN_REPEATS} seeds or more, because fewer can never be significant at 5 %; got '
+                f"{len(self.seeds)}"
+            )
         for data in self.datasets:
             for method in self.methods:
                 self._check_recipe(data, method)
