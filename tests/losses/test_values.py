@@ -1,5 +1,7 @@
 """Every loss equals a naive loop in float64, on batches with unequal classes, masks with holes, and reference sets."""
 
+import math
+
 import pytest
 import torch
 
@@ -19,7 +21,11 @@ def ids(case: str | dict[str, object]) -> str:
 def exact(name, options):
     """The loss in double precision, and the options with the numbers that it really holds: 1.2 is not a float32."""
     loss = make(name, **options).double()
-    return loss, options | {"beta": loss.beta.item()} if name == "margin" else options
+    if name == "margin":
+        return loss, options | {"beta": loss.beta.item()}
+    if name == "sigmoid":
+        return loss, options | {"scale": math.exp(loss.log_scale.item()), "bias": loss.bias.item()}
+    return loss, options
 
 
 def test_every_loss_has_a_reference():
@@ -163,7 +169,10 @@ def test_lifted_as_oh_song_defined_it_where_few_have_negatives(seed):
     assert close(actual.item(), reference("lifted-oh-song", {}, x, x, relation))
 
 
-@pytest.mark.parametrize("name", ["similarity-margin", "similarity-contrastive", "binomial", "contrastive", "margin"])
+@pytest.mark.parametrize(
+    "name",
+    ["similarity-margin", "similarity-contrastive", "binomial", "contrastive", "margin", "threshold-consistent-margin"],
+)
 def test_a_real_relation_weights_both_sides(name):
     """r l+ + (1 - r) l-, in the pair matrix, and as the mean of copies where r is a fraction."""
     x, _ = batch(9)

@@ -256,3 +256,102 @@ def test_bad_options_are_refused():
     ]:
         with pytest.raises(ValueError, match=r"got|needs"):
             kinfold.miners.create(name, **options)
+
+
+def test_pair_margin_keeps_far_positives_and_near_negatives():
+    selected = kinfold.miners.create("pair-margin", positive_margin=0.9, negative_margin=1.3)(X, Y)
+    assert torch.equal(selected.positives, RELATION.positives & (DISTANCE > 0.9))
+    assert torch.equal(selected.negatives, RELATION.negatives & (DISTANCE < 1.3))
+    assert 0 < int(selected.positives.sum()) < int(RELATION.positives.sum())
+    assert 0 < int(selected.negatives.sum()) < int(RELATION.negatives.sum())
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_all_triplets_lists_every_triplet_of_its_kind(squared):
+    distance = DISTANCE.square() if squared else DISTANCE
+    conditions = {
+        "hard": lambda gap: gap <= 0,
+        "semihard": lambda gap: 0 < gap <= 0.4,
+        "violating": lambda gap: gap <= 0.4,
+        "easy": lambda gap: gap > 0.4,
+        "all": lambda gap: True,
+    }
+    every = [(a, p, n) for a in range(len(X)) for p in positives_of(a) for n in negatives_of(a)]
+    sizes = {}
+    for difficulty, condition in conditions.items():
+        selected = kinfold.miners.create("all-triplets", difficulty=difficulty, margin=0.4, squared=squared)(X, Y)
+        rows = zip(selected.anchor.tolist(), selected.positive.tolist(), selected.negative.tolist(), strict=True)
+        expected = [(a, p, n) for a, p, n in every if condition(float(distance[a, n] - distance[a, p]))]
+        assert list(rows) == expected
+        assert bool(selected.valid.all())
+        sizes[difficulty] = len(expected)
+    assert sizes["hard"] + sizes["semihard"] == sizes["violating"]
+    assert sizes["violating"] + sizes["easy"] == sizes["all"] == len(every)
+    assert min(sizes.values()) > 0
+
+
+def test_the_triplet_loss_of_all_triplets_is_that_without_a_miner():
+    for difficulty, average in (("all", "all"), ("violating", "active")):
+        loss = kinfold.losses.create("triplet", squared=False, average=average)
+        tuples = kinfold.miners.create("all-triplets", difficulty=difficulty)(X, Y)
+        assert math.isclose(float(loss(X, Y, tuples=tuples)), float(loss(X, Y)), rel_tol=1e-12)
+
+
+def pick(choice, candidates, distance, *, is_positive, limit=None):
+    """The easy, semi-hard or hard item among the candidates, None if there is none."""
+    if choice == "semihard":
+        candidates = [c for c in candidates if (distance[c] < limit if is_positive else distance[c] > limit)]
+    if not candidates:
+        return None
+    nearest = (choice == "easy") == is_positive
+    return (min if nearest else max)(candidates, key=lambda c: distance[c])
+
+
+@pytest.mark.parametrize("positive", ["easy", "semihard", "hard"])
+@pytest.mark.parametrize("negative", ["easy", "semihard", "hard"])
+@pytest.mark.parametrize("limits", [None, (0.6, 1.5)])
+def test_easy_hard_picks_what_the_definition_says(positive, negative, limits):
+    if positive == negative == "semihard":
+        with pytest.raises(ValueError, match="semi-hard item"):
+            kinfold.miners.create("easy-hard", positive=positive, negative=negative)
+        return
+    options = {"positive": positive, "negative": negative, "positive_range": limits, "negative_range": limits}
+    selected = kinfold.miners.create("easy-hard", **options)(X, Y)
+    for a in range(len(X)):
+        near, far = (
+            [c for c in columns if limits is None or limits[0] <= DISTANCE[a, c] <= limits[1]]
+            for columns in (positives_of(a), negatives_of(a))
+        )
+        p = n = None
+        if positive != "semihard":
+            p = pick(positive, near, DISTANCE[a], is_positive=True)
+        else:
+            n = pick(negative, far, DISTANCE[a], is_positive=False)
+            p = None if n is None else pick("semihard", near, DISTANCE[a], is_positive=True, limit=DISTANCE[a, n])
+        if n is None and (negative != "semihard" or p is not None):
+            limit = None if p is None else DISTANCE[a, p]
+            n = pick(negative, far, DISTANCE[a], is_positive=False, limit=limit)
+        assert bool(selected.valid[a]) == (p is not None and n is not None)
+        if selected.valid[a]:
+            assert (int(selected.positive[a]), int(selected.negative[a])) == (p, n)
+
+
+def test_easy_hard_with_all_items_of_one_side_selects_pairs():
+    selected = kinfold.miners.create("easy-hard", positive="all", negative="hard")(X, Y)
+    assert torch.equal(selected.positives, RELATION.positives)
+    for a in range(len(X)):
+        assert selected.negatives[a].nonzero().flatten().tolist() == [
+            min(negatives_of(a), key=lambda n: DISTANCE[a, n])
+        ]
+    selected = kinfold.miners.create("easy-hard", positive="easy", negative="all")(X, Y)
+    assert torch.equal(selected.negatives, RELATION.negatives)
+    for a in range(len(X)):
+        assert selected.positives[a].nonzero().flatten().tolist() == [
+            min(positives_of(a), key=lambda p: DISTANCE[a, p])
+        ]
+    with pytest.raises(ValueError, match="semi-hard item"):
+        kinfold.miners.create("easy-hard", positive="all")
+    with pytest.raises(ValueError, match="did you mean 'easy'"):
+        kinfold.miners.create("easy-hard", positive="esy")
+    with pytest.raises(ValueError, match="did you mean 'hard'"):
+        kinfold.miners.create("all-triplets", difficulty="hrd")

@@ -1,8 +1,11 @@
 """Contrastive loss: positives to one point, negatives at least a margin apart (Hadsell et al., CVPR 2006)."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, relu
 
+from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.masks import mask_to_float
@@ -49,6 +52,7 @@ class Contrastive(Loss):
         margin: Distance from which a negative costs nothing.
         positive_margin: Distance up to which a positive costs nothing.
         squared: False has linear hinges, as in Roth et al. (ICML 2020); True is the original form.
+        average: "all" divides each side by the number of its pairs, "active" by the number of those with a cost.
         reduction: "mean", "sum" or "none".
     """
 
@@ -61,12 +65,15 @@ class Contrastive(Loss):
         margin: float = 1.0,
         positive_margin: float = 0.0,
         squared: bool = False,
+        average: Literal["all", "active"] = "all",
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
+        check_choice("average", average, ("all", "active"))
         self.margin = margin
         self.positive_margin = positive_margin
         self.squared = squared
+        self.average = average
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         values = contrastive(
@@ -77,7 +84,9 @@ class Contrastive(Loss):
             positive_margin=self.positive_margin,
             squared=self.squared,
         )
-        return pairs.per_side(values)
+        return pairs.per_side(values, values.detach().sign() if self.average == "active" else None)
 
-    def counts(self, relation: RelationSource) -> Tensor:
+    def counts(self, relation: RelationSource) -> Tensor | None:
+        if self.average == "active":
+            return None
         return torch.stack([relation.count_positives().sum(), relation.count_negatives().sum()])

@@ -100,15 +100,21 @@ class ScoredPairs:
         total = weights if counted is None else weights * counted
         return Terms.over(values * weights, total.sum())._replace(weighted=True)
 
-    def per_side(self, values: Tensor) -> Terms:
-        """Return terms of the mean over positive pairs plus the mean over negative pairs, each pair with its weight."""
+    def per_side(self, values: Tensor, counted: Tensor | None = None) -> Terms:
+        """Return terms of the mean over positive pairs plus the mean over negative pairs, each pair with its weight.
+
+        Args:
+            values: Loss of every pair, zero for pairs that are not counted.
+            counted: Which pairs are counted, boolean or as numbers; by default all pairs of the relation.
+        """
         _check_shape(values, self.scores.shape, "per_side", "pair")
         sides = mask_to_float(self.positives, values), mask_to_float(self.negatives, values)
+        shares = sides if counted is None else tuple(side * counted for side in sides)
         if self.weights is None:
-            counts = torch.stack([side.sum() for side in sides])
+            counts = torch.stack([share.sum() for share in shares])
         else:
             values = values * self.weights
-            counts = torch.stack([(side * self.weights).sum() for side in sides])
+            counts = torch.stack([(share * self.weights).sum() for share in shares])
         sums = torch.stack([(values * side).sum() for side in sides])
         return Terms(values, sums, counts, weighted=self.weights is not None)
 

@@ -7,8 +7,10 @@ from torch import Tensor, relu
 
 from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import Quadruplets, Triplets
+from kinfold.pairs import PairBatch, Quadruplets, Triplets
+from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import HUGE, count, list_columns, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
 from kinfold.pairs.transforms import is_transformed
@@ -86,6 +88,8 @@ class Triplet(Loss):
         margin: Required gap between the distances of the negative and the positive.
         squared: True uses squared Euclidean distances of unit vectors, as FaceNet does; False the distances themselves.
         average: "all" divides by the number of triplets, "active" by the number of violated ones.
+        swap: Whether d(p, n) replaces d(a, n) where it is smaller (Balntas et al., BMVC 2016). All triplets are listed
+            then: O(B P R) memory.
         reduction: "mean", "sum" or "none".
     """
 
@@ -96,6 +100,7 @@ class Triplet(Loss):
         margin: float = 0.2,
         squared: bool = True,
         average: Literal["all", "active"] = "all",
+        swap: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
@@ -103,6 +108,10 @@ class Triplet(Loss):
         self.margin = margin
         self.squared = squared
         self.average = average
+        self.swap = swap
+
+    def select_tuples(self, tuples: Tuples | None, batch: PairBatch) -> Tuples | None:
+        return list_swapped(tuples, batch) if self.swap else tuples
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
@@ -111,8 +120,8 @@ class Triplet(Loss):
         return Terms.over(values, (active if self.average == "active" else every).sum())
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
-        if isinstance(tuples, Quadruplets):
+        sides = find_farther(scores if self.squared else safe_sqrt(scores), self.swap)
+        if sides is None:
             return None
-        positive, negative = scores if self.squared else safe_sqrt(scores)
-        values = torch.where(tuples.valid, relu(positive - negative + self.margin), 0.0)
+        values = torch.where(tuples.valid, relu(sides[0] - sides[1] + self.margin), 0.0)
         return Terms.over(values, ((values > 0) if self.average == "active" else tuples.valid).sum())

@@ -11,12 +11,15 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.miners.all_pairs import AllPairsMiner
+from kinfold.miners.all_triplets import AllTripletsMiner
 from kinfold.miners.distance_weighted import DistanceWeightedMiner
 from kinfold.miners.distance_weighted_pairs import DistanceWeightedPairsMiner
 from kinfold.miners.drml_hard import DRMLHardMiner
+from kinfold.miners.easy_hard import EasyHardMiner
 from kinfold.miners.hard import HardMiner
 from kinfold.miners.informative_pairs import MultiSimilarityMiner
 from kinfold.miners.miner import Miner
+from kinfold.miners.pair_margin import PairMarginMiner
 from kinfold.miners.random_triplets import RandomMiner
 from kinfold.miners.semihard import SemihardMiner
 from kinfold.miners.semihard_band import SemihardBandMiner
@@ -25,12 +28,15 @@ from kinfold.miners.softhard import SofthardMiner
 
 __all__ = [
     "AllPairsMiner",
+    "AllTripletsMiner",
     "DRMLHardMiner",
     "DistanceWeightedMiner",
     "DistanceWeightedPairsMiner",
+    "EasyHardMiner",
     "HardMiner",
     "Miner",
     "MultiSimilarityMiner",
+    "PairMarginMiner",
     "RandomMiner",
     "SemihardBandMiner",
     "SemihardMiner",

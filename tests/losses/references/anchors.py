@@ -273,3 +273,43 @@ def circle(
             pull.append(-scale * hinge(1.0 + margin - s) * (s - (1.0 - margin)))
         values.append(log_one_plus_sum_exp([x + y for x in push for y in pull]))
     return mean(values)
+
+
+@reference("nca", {"scale": 7.0}, {"normalize": False, "scale": 0.3})
+def nca(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    scale: float = 1.0,
+    normalize: bool = True,
+) -> float:
+    """Mean over valid anchors of ``-log( sum_P e^{-scale D} / sum_{P and N} e^{-scale D} )``, D = d^2 or d*^2."""
+    measure = distance if normalize else raw_distance
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        near = sum(math.exp(-scale * measure(anchors[a], references[p]) ** 2) for p in positive_rows)
+        far = sum(math.exp(-scale * measure(anchors[a], references[n]) ** 2) for n in negative_rows)
+        values.append(-math.log(near / (near + far)))
+    return mean(values)
+
+
+@reference("tuplet-margin", {"margin": 0.3, "scale": 8.0}, {"margin": 0.0, "scale": 2.0})
+def tuplet_margin(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.1,
+    scale: float = 64.0,
+) -> float:
+    """Mean over valid anchors of ``mean_P log(1 + sum_N e^{scale (cos t_an - cos(t_ap - margin))})``."""
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        terms = []
+        for p in positive_rows:
+            eased = math.cos(math.acos(cosine(anchors[a], references[p])) - margin)
+            exponents = [scale * (cosine(anchors[a], references[n]) - eased) for n in negative_rows]
+            terms.append(log_one_plus_sum_exp(exponents))
+        values.append(mean(terms))
+    return mean(values)

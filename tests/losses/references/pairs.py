@@ -63,12 +63,22 @@ def binomial_value(
 
 
 def contrastive_value(
-    positive_values: list[float], negative_values: list[float], margin: float, positive_margin: float, squared: bool
+    positive_values: list[float],
+    negative_values: list[float],
+    margin: float,
+    positive_margin: float,
+    squared: bool,
+    average: str,
 ) -> float:
-    """``mean_positive [d - positive_margin]+ + mean_negative [margin - d]+``, each hinge squared if ``squared``."""
+    """``mean_positive [d - positive_margin]+ + mean_negative [margin - d]+``, each hinge squared if ``squared``.
+
+    With the average "active" hinges that are zero are not counted.
+    """
     power = 2 if squared else 1
     pull = [hinge(d - positive_margin) ** power for d in positive_values]
     push = [hinge(margin - d) ** power for d in negative_values]
+    if average == "active":
+        pull, push = [h for h in pull if h > 0], [h for h in push if h > 0]
     return mean(pull) + mean(push)
 
 
@@ -115,7 +125,12 @@ def binomial(
     return binomial_value(positive_values, negative_values, positive_scale, negative_scale, threshold)
 
 
-@reference("contrastive", {"margin": 1.3, "positive_margin": 0.4}, {"squared": True})
+@reference(
+    "contrastive",
+    {"margin": 1.3, "positive_margin": 0.4},
+    {"squared": True},
+    {"margin": 1.1, "positive_margin": 0.9, "average": "active"},
+)
 def contrastive(
     anchors: Array,
     references: Array,
@@ -124,11 +139,12 @@ def contrastive(
     margin: float = 1.0,
     positive_margin: float = 0.0,
     squared: bool = False,
+    average: str = "all",
 ) -> float:
     """See `contrastive_value`; all pairs of the relation."""
     positive_values = masked_distances(anchors, references, positives)
     negative_values = masked_distances(anchors, references, negatives)
-    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared)
+    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared, average)
 
 
 def margin_terms(
@@ -181,3 +197,57 @@ def histogram(anchors: Array, references: Array, positives: Mask, negatives: Mas
         cumulative += mean([max(0.0, 1.0 - abs(s - node) / step) for s in positive_values])
         total += mean([max(0.0, 1.0 - abs(s - node) / step) for s in negative_values]) * cumulative
     return total
+
+
+def threshold_consistent_value(
+    positive_values: list[float],
+    negative_values: list[float],
+    positive_threshold: float,
+    negative_threshold: float,
+    positive_weight: float,
+    negative_weight: float,
+) -> float:
+    """Weighted sum of the means of the hinges that are not zero, ``positive_threshold - s`` and ``s - negative...``."""
+    pull = [positive_threshold - s for s in positive_values if s < positive_threshold]
+    push = [s - negative_threshold for s in negative_values if s > negative_threshold]
+    return positive_weight * mean(pull) + negative_weight * mean(push)
+
+
+@reference(
+    "threshold-consistent-margin",
+    {"positive_threshold": 0.5, "negative_threshold": 0.1},
+    {"positive_weight": 2.0, "negative_weight": 0.3, "negative_threshold": -0.2},
+)
+def threshold_consistent_margin(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    positive_threshold: float = 0.9,
+    negative_threshold: float = 0.5,
+    positive_weight: float = 1.0,
+    negative_weight: float = 1.0,
+) -> float:
+    """See `threshold_consistent_value`; all pairs of the relation."""
+    positive_values = masked_cosines(anchors, references, positives)
+    negative_values = masked_cosines(anchors, references, negatives)
+    return threshold_consistent_value(
+        positive_values, negative_values, positive_threshold, negative_threshold, positive_weight, negative_weight
+    )
+
+
+@reference("sigmoid", {"scale": 3.0, "bias": -0.5}, {"scale": 1.5, "bias": 0.25, "learn": False})
+def sigmoid(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    scale: float = 10.0,
+    bias: float = -10.0,
+    learn: bool = True,
+) -> float:
+    """``log(1 + e^{-z (scale s + bias)})``, z = 1 or -1, summed over pairs and divided by the anchors that have any."""
+    total = sum(log_one_plus_sum_exp([-scale * s - bias]) for s in masked_cosines(anchors, references, positives))
+    total += sum(log_one_plus_sum_exp([scale * s + bias]) for s in masked_cosines(anchors, references, negatives))
+    rows = sum(1 for a in range(len(anchors)) if positives[a].any() or negatives[a].any())
+    return total / max(1, rows)

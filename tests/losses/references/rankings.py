@@ -123,3 +123,40 @@ def precision_at_k(
             missed = [item for item in rest if item in positive_rows][: len(intruders)]
         total += sum(score[item] for item in intruders) - sum(score[item] for item in missed)
     return total / len(anchors) if len(anchors) else 0.0
+
+
+@reference(
+    "pnp",
+    {"form": "o", "temperature": 0.1},
+    {"form": "iu", "temperature": 0.2},
+    {"form": "ib", "b": 3.0},
+    {"form": "ds", "temperature": 0.05},
+    {"alpha": 4.0, "temperature": 0.3},
+)
+def pnp(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    form: str = "dq",
+    alpha: float = 1.0,
+    b: float = 2.0,
+    temperature: float = 0.01,
+) -> float:
+    """Mean over valid anchors of ``mean_P f(z)``, ``z = sum_N sigmoid((s_n - s_p) / temperature)``."""
+    functions = {
+        "o": lambda z: z,
+        "iu": lambda z: (1 + z) * math.log(1 + z),
+        "ib": lambda z: (b * z - math.log(1 + b * z)) / b**2,
+        "ds": lambda z: math.log(1 + z),
+        "dq": lambda z: 1 - 1 / (1 + z) ** alpha,
+    }
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        terms = []
+        for p in positive_rows:
+            s = cosine(anchors[a], references[p])
+            z = sum(sigmoid((cosine(anchors[a], references[n]) - s) / temperature) for n in negative_rows)
+            terms.append(functions[form](z))
+        values.append(mean(terms))
+    return mean(values)

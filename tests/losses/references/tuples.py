@@ -13,6 +13,7 @@ from tests.losses.references.arithmetic import (
     distance,
     distance_or_square,
     hinge,
+    log_one_plus_sum_exp,
     mean,
     noise_to_signal,
     unit,
@@ -24,10 +25,18 @@ from tests.losses.references.pairs import (
     margin_terms,
     similarity_contrastive_value,
     similarity_margin_value,
+    threshold_consistent_value,
 )
 
 
-@reference("triplet", {"squared": False}, {"margin": 0.7, "average": "active"}, {"squared": False, "average": "active"})
+@reference(
+    "triplet",
+    {"squared": False},
+    {"margin": 0.7, "average": "active"},
+    {"squared": False, "average": "active"},
+    {"margin": 0.6, "swap": True},
+    {"squared": False, "swap": True, "average": "active"},
+)
 def triplet(
     anchors: Array,
     references: Array,
@@ -36,10 +45,50 @@ def triplet(
     margin: float = 0.2,
     squared: bool = True,
     average: str = "all",
+    swap: bool = False,
 ) -> float:
     """See `triplet_from_triplets`; all triplets of the relation."""
     triplets = all_triplets(positives, negatives)
-    return triplet_from_triplets(anchors, references, triplets, margin, squared, average)
+    return triplet_from_triplets(anchors, references, triplets, margin, squared, average, swap)
+
+
+@reference("soft-margin-triplet", {"squared": True}, {"swap": True}, {"squared": True, "swap": True})
+def soft_margin_triplet(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    squared: bool = False,
+    swap: bool = False,
+) -> float:
+    """See `soft_margin_from_triplets`; all triplets of the relation."""
+    return soft_margin_from_triplets(anchors, references, all_triplets(positives, negatives), squared, swap)
+
+
+@triplet_reference("soft-margin-triplet")
+def soft_margin_from_triplets(
+    anchors: Array, references: Array, triplets: Sequence[Triplet], squared: bool = False, swap: bool = False
+) -> float:
+    """Mean of ``log(1 + e^{D(a,p) - D})``, D = D(a,n), or with ``swap`` the smaller one of D(a,n) and D(p,n)."""
+    return mean(
+        [
+            log_one_plus_sum_exp([near - far])
+            for near, far in triplet_sides(anchors, references, triplets, squared, swap)
+        ]
+    )
+
+
+def triplet_sides(
+    anchors: Array, references: Array, triplets: Sequence[Triplet], squared: bool, swap: bool
+) -> list[tuple[float, float]]:
+    """``D(a,p)`` and ``D(a,n)`` of each triplet; with ``swap`` the smaller one of ``D(a,n)`` and ``D(p,n)``."""
+    sides = []
+    for a, p, n in triplets:
+        far = distance_or_square(anchors[a], references[n], squared)
+        if swap:
+            far = min(far, distance_or_square(references[p], references[n], squared))
+        sides.append((distance_or_square(anchors[a], references[p], squared), far))
+    return sides
 
 
 @reference("snr", {"margin": 1.5, "regularization": 0.0})
@@ -107,11 +156,12 @@ def contrastive_from_triplets(
     margin: float = 1.0,
     positive_margin: float = 0.0,
     squared: bool = False,
+    average: str = "all",
 ) -> float:
     """See `contrastive_value`; two pairs per triplet."""
     positive_values = [distance(anchors[a], references[p]) for a, p, _ in triplets]
     negative_values = [distance(anchors[a], references[n]) for a, _, n in triplets]
-    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared)
+    return contrastive_value(positive_values, negative_values, margin, positive_margin, squared, average)
 
 
 @triplet_reference("triplet")
@@ -122,16 +172,14 @@ def triplet_from_triplets(
     margin: float = 0.2,
     squared: bool = True,
     average: str = "all",
+    swap: bool = False,
 ) -> float:
     """``sum_t h / count`` with ``h = [D(a,p) - D(a,n) + margin]+``, D = d^2 if ``squared``, otherwise d.
 
     The count is the number of triplets ("all") or ``max(1, number of triplets with h > 0)`` ("active").
     """
-    hinges = []
-    for a, p, n in triplets:
-        near = distance_or_square(anchors[a], references[p], squared)
-        far = distance_or_square(anchors[a], references[n], squared)
-        hinges.append(hinge(near - far + margin))
+    sides = triplet_sides(anchors, references, triplets, squared, swap)
+    hinges = [hinge(near - far + margin) for near, far in sides]
     if average == "all":
         return mean(hinges)
     if average == "active":
@@ -212,3 +260,34 @@ def quadruplet(
             apart = distance_or_square(references[n], references[fourth], squared)
             second.append(hinge(near - apart + second_margin))
     return mean(first) + mean(second)
+
+
+@triplet_reference("threshold-consistent-margin")
+def threshold_consistent_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    positive_threshold: float = 0.9,
+    negative_threshold: float = 0.5,
+    positive_weight: float = 1.0,
+    negative_weight: float = 1.0,
+) -> float:
+    """See `threshold_consistent_value`; two pairs per triplet."""
+    sides = triplet_cosines(anchors, references, triplets)
+    return threshold_consistent_value(*sides, positive_threshold, negative_threshold, positive_weight, negative_weight)
+
+
+@triplet_reference("sigmoid")
+def sigmoid_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    scale: float = 10.0,
+    bias: float = -10.0,
+    learn: bool = True,
+) -> float:
+    """Mean over triplets of ``log(1 + e^{-(scale s_ap + bias)}) + log(1 + e^{scale s_an + bias})``."""
+    near, far = triplet_cosines(anchors, references, triplets)
+    terms = [log_one_plus_sum_exp([-scale * s - bias]) for s in near]
+    terms += [log_one_plus_sum_exp([scale * s + bias]) for s in far]
+    return sum(terms) / max(1, len(near))

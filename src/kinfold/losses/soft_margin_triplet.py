@@ -1,0 +1,72 @@
+"""Soft-margin triplet loss: a smooth hinge without a margin on every triplet (Hermans et al., 2017)."""
+
+import torch
+from torch import Tensor
+
+from kinfold.losses.logsumexp import softplus
+from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.swapped_triplets import find_farther, list_swapped
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs import PairBatch, Quadruplets, Triplets
+from kinfold.pairs.index_tuples import Tuples
+from kinfold.pairs.masks import count, list_columns, mask_to_float
+from kinfold.pairs.measures import safe_sqrt
+
+
+def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    """Sum over all triplets of each anchor, in one pass for each positive; O(B P R) for P positives per anchor.
+
+    sum_p sum_n log(1 + exp(d_ap - d_an))
+
+    Args:
+        distance: Distances, (B, R).
+        positives, negatives: Boolean masks, (B, R).
+
+    Returns:
+        (B,).
+
+    Examples:
+        >>> positives = torch.tensor([[True, False, False]])
+        >>> soft_margin_triplets(torch.tensor([[0.5, 0.5, 9.5]]), positives, ~positives).round(decimals=4)
+        tensor([0.6933])
+    """
+    index, exists = list_columns(positives)
+    positive, is_negative = distance.gather(1, index), mask_to_float(negatives, distance)
+    total = torch.zeros_like(distance[:, 0])
+    for column in range(index.shape[1]):
+        values = (softplus(positive[:, column, None] - distance) * is_negative).sum(dim=1)
+        total = total + torch.where(exists[:, column], values, 0.0)
+    return total
+
+
+class SoftMarginTriplet(Loss):
+    """Mean over all triplets, or over those of a miner.
+
+    Args:
+        squared: True uses squared Euclidean distances of unit vectors; False the distances themselves, as the paper.
+        swap: Whether the distance of the positive and the negative replaces that of the anchor and the negative where
+            it is smaller (Balntas et al., BMVC 2016). All triplets are listed then: O(B P R) memory.
+        reduction: "mean", "sum" or "none".
+    """
+
+    measure = "squared-euclidean"
+
+    def __init__(self, squared: bool = False, swap: bool = False, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
+        self.squared = squared
+        self.swap = swap
+
+    def select_tuples(self, tuples: Tuples | None, batch: PairBatch) -> Tuples | None:
+        return list_swapped(tuples, batch) if self.swap else tuples
+
+    def terms(self, pairs: ScoredPairs) -> Terms:
+        distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
+        values = soft_margin_triplets(distance, pairs.positives, pairs.negatives)
+        return Terms.over(values, (count(pairs.positives).long() * count(pairs.negatives)).sum())
+
+    def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
+        sides = find_farther(scores if self.squared else safe_sqrt(scores), self.swap)
+        if sides is None:
+            return None
+        values = torch.where(tuples.valid, softplus(sides[0] - sides[1]), 0.0)
+        return Terms.over(values, tuples.valid.sum())

@@ -1,0 +1,25 @@
+"""Pair margin mining: the pairs on the wrong side of a fixed distance."""
+
+from kinfold.miners.miner import Miner, compute_distances
+from kinfold.pairs import PairBatch, Relation
+
+
+class PairMarginMiner(Miner):
+    """Keep positives with d > positive_margin and negatives with d < negative_margin. Nothing is random.
+
+    Args:
+        positive_margin: Distance up to which a positive is left out.
+        negative_margin: Distance from which a negative is left out.
+    """
+
+    def __init__(self, positive_margin: float = 0.2, negative_margin: float = 0.8) -> None:
+        super().__init__()
+        self.positive_margin = positive_margin
+        self.negative_margin = negative_margin
+
+    def mine(self, batch: PairBatch) -> Relation:
+        distance, relation = compute_distances(batch), batch.relation
+        return Relation(
+            relation.positives & (distance > self.positive_margin),
+            relation.negatives & (distance < self.negative_margin),
+        )
