@@ -186,3 +186,16 @@ def test_every_registered_name_resolves():
     for kind in ("backbones", "heads"):
         for name in kinfold.list(kind):
             assert callable(registry.resolve(kind, name))
+
+
+@pytest.mark.parametrize(("count", "trained"), [(0, 4), (1, 3), (-1, 1), (4, 0)])
+def test_frozen_stages_need_no_gradient(count, trained):
+    backbone = models.create("conv4").freeze_stages(count).backbone
+    stages = {name.partition(".")[0] for name, value in backbone.named_parameters() if value.requires_grad}
+    assert stages == {f"block{number}" for number in range(5 - trained, 5)}
+
+
+@pytest.mark.parametrize("count", [5, -4, -5])
+def test_more_stages_than_there_are_cannot_be_frozen(count):
+    with pytest.raises(ValueError, match=f"4 stages, too few for frozen_stages = {count}"):
+        models.create("conv4").freeze_stages(count)

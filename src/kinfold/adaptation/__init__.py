@@ -1,4 +1,4 @@
-"""Adaptation: from labeled rows to the best space that is significantly better than the input, or the input itself.
+"""Adaptation: from labeled rows or images to a space that is significantly better than the input, or the input itself.
 
 | module | what it holds |
 |---|---|
@@ -9,10 +9,14 @@
 | `measuring` | a candidate, fitted to some classes and measured on others |
 | `map_families` | many linear maps of the same rows at once |
 | `decisions` | when a step is taken |
-| `linear_stage`, `race` | the closed-form steps, the trained steps |
+| `linear_stage`, `trained_stages` | the closed-form steps, the trained steps |
+| `race` | successive halving and finalists of a trained step |
+| `image_network` | features of images, computed once, and fine-tuning |
 | `ladder` | the steps in their order |
 | `folder`, `recording` | what is stored, so that a killed process continues |
+| `final_fit` | the winner, fitted to all training classes |
 | `final_comparison` | input and winner on the test classes |
+| `verdict` | what to do, in words |
 | `result` | `Adaptation`: table, verdict, run |
 """
 

@@ -1,6 +1,6 @@
 """Candidates of the ladder: spaces that can be fitted to rows of features, each as the tables of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -16,6 +16,8 @@ STEPS = {
     "linear head": True,
     "residual head": True,
 }
+IMAGE_STEPS = {**STEPS, "fine-tuning": True}  # of images; a residual head is left to features
+del IMAGE_STEPS["residual head"]
 _DIMS = (1024, 512, 256, 128, 64, 32)
 _WHITENING_SHRINKAGE = (0.0, 0.1, 0.3, 0.6)
 _WITHIN_SHRINKAGE = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -29,6 +31,8 @@ _RATES = {5e-4: 0.0, 1e-4: 2.5, 2e-3: 4.5}
 _BATCHES = {80: 0.0, 160: 3.5}
 _SECOND_START = 0.5
 _MAX_HEAD_DIM = 512
+_TUNED_STAGES = 2
+_TUNING_RATES = (1e-4, 2e-5)
 _SETTINGS = [
     (loss, rate, batch, (ranks[0], ranks[1], ranks[2]))
     for (loss, rate, batch), ranks in zip(
@@ -119,6 +123,50 @@ class HeadCandidate:
         }
 
 
+@dataclass(frozen=True)
+class TunedCandidate:
+    """An image network whose head starts from a linear map, and whose last stages are trained with it.
+
+    Attributes:
+        start: The linear map.
+        loss: A registered loss.
+        lr: Learning rate.
+        frozen_stages: As in [model].
+        batch_size: Images in a batch, at most.
+    """
+
+    start: LinearCandidate
+    loss: str
+    lr: float
+    frozen_stages: int
+    batch_size: int = 40
+
+    @property
+    def name(self) -> str:
+        """A short description, unique among the candidates of a step."""
+        trained = f"last {-self.frozen_stages} stages" if self.frozen_stages else "all stages"
+        return f"{self.loss}, {trained}, rate {self.lr:g}"
+
+    def tables(self, model: Mapping[str, Any], batch_shape: tuple[int, int], steps: int, seed: int) -> dict[str, Any]:
+        """Return the tables of a run that trains this network.
+
+        Args:
+            model: [model] without the number of frozen stages.
+            batch_shape: Images in a batch, and of each class in it.
+            steps: Training steps.
+            seed: Seed of the run.
+        """
+        return {
+            "seed": seed,
+            "model": {**model, "head": "linear", "frozen_stages": self.frozen_stages, "init_length": "auto"},
+            "loss": {"name": self.loss},
+            "miner": {"name": "auto"},
+            "sampler": {"name": "spc", "batch_size": batch_shape[0], "per_class": batch_shape[1]},
+            "optimizer": {"name": "adamw", "lr": self.lr, "proxy_factor": 1000.0, "weight_decay": 4e-4},
+            "training": {"steps": steps},
+        }
+
+
 def list_linear_candidates(step: str, width: int, classes: int) -> list[LinearCandidate]:
     """List the closed-form candidates of a step of the ladder.
 
@@ -169,3 +217,18 @@ def list_residual_candidates(finalists: Sequence[HeadCandidate]) -> list[HeadCan
         for factor in (1.0, 3.0)
     ]
     return [*dict.fromkeys(candidates)]
+
+
+def list_tuned_candidates(start: LinearCandidate, loss: str, width: int, stages: int) -> list[TunedCandidate]:
+    """List the candidates of fine-tuning.
+
+    Args:
+        start: The linear map that the head starts from.
+        loss: The loss that won the race of heads.
+        width: Columns of the features.
+        stages: Stages of the backbone; of most, the last two are trained.
+    """
+    dim = _MAX_HEAD_DIM if width > _MAX_HEAD_DIM else None
+    frozen = -_TUNED_STAGES if stages > _TUNED_STAGES else 0
+    start = replace(start, dim=dim) if start.dim is None else start
+    return [TunedCandidate(start, loss, rate, frozen) for rate in _TUNING_RATES]

@@ -12,13 +12,14 @@ from kinfold.training import Run
 
 
 def compare_on_test(
-    run: Run, dataset: Dataset, metrics: Sequence[str], distance: Distance
+    run: Run, features: Dataset, items: Dataset, metrics: Sequence[str], distance: Distance
 ) -> dict[str, dict[str, float]]:
     """Measure the input and the run on the test classes.
 
     Args:
         run: The finished run.
-        dataset: The dataset, with or without test classes.
+        features: The input space, with or without test classes.
+        items: The same items as the run embeds them: these features, or images.
         metrics: What is measured; retrieval metrics, which have a value for each query.
         distance: How embeddings are compared.
 
@@ -26,12 +27,12 @@ def compare_on_test(
         Metric -> input, adapted, gain, and the ends of its 95 % bootstrap interval over classes; empty where there are
         no test classes.
     """
-    if not (dataset.split == "test").any():
+    if not (features.split == "test").any():
         return {}
-    test = dataset.subset("test")
+    test = features.subset("test")
     assert isinstance(test.items, Rows)
     rows = torch.as_tensor(test.items.array()).float()
-    spaces = [rows, run.embed(test)]
+    spaces = [rows, run.embed(items.subset("test"))]
     results = [examine(space, test.labels, metrics=metrics, distance=distance) for space in spaces]
     gains: dict[str, Tensor] = {
         name: results[1].per_query[name] - results[0].per_query[name]

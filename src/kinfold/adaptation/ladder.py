@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from kinfold.adaptation.candidates import AS_GIVEN, STEPS, LinearCandidate
+from kinfold.adaptation.candidates import AS_GIVEN, IMAGE_STEPS, STEPS, LinearCandidate
 from kinfold.adaptation.class_splits import ClassSplit
 from kinfold.adaptation.decisions import compute_level, corrected_test, cross_fit, select_candidate
 from kinfold.adaptation.folder import AdaptationFolder
+from kinfold.adaptation.image_network import Tuner
 from kinfold.adaptation.linear_stage import LinearStage
 from kinfold.adaptation.measuring import Measurer
 from kinfold.adaptation.plan import AdaptationPlan
-from kinfold.adaptation.race import Race, Winner
+from kinfold.adaptation.race import Winner
 from kinfold.adaptation.recording import Measured, Recorder, Report
+from kinfold.adaptation.trained_stages import TrainedStages
 
 
 @dataclass(frozen=True)
@@ -57,35 +59,41 @@ class Ladder:
         plan: How many splits, candidates and steps.
         folder: Where measurements are stored.
         report: Called with a line of text and the share of the work that is finished.
+        tuner: Trains an image network; None for features.
     """
 
-    def __init__(self, measurer: Measurer, plan: AdaptationPlan, folder: AdaptationFolder, report: Report) -> None:
+    def __init__(
+        self,
+        measurer: Measurer,
+        plan: AdaptationPlan,
+        folder: AdaptationFolder,
+        report: Report,
+        tuner: Tuner | None = None,
+    ) -> None:
         self.plan = plan
         self.splits = [split for split in measurer.splits if split.repeat < plan.repeats]
         self.recorder = Recorder(folder, measurer.metrics, report, plan.seconds)
         self.linear = LinearStage(measurer, self.splits, self.recorder)
-        self.race = Race(measurer, plan, self.splits, self.recorder)
+        self.trained = TrainedStages(measurer, plan, self.linear, self.recorder, tuner)
+        self.steps = STEPS if tuner is None else IMAGE_STEPS
         self.rows: list[LadderRow] = []
 
     def climb(self) -> Winner:
         """Take every step that helps; `rows` tells what was tried."""
-        trained = {"linear head": self.plan.head_steps > 0, "residual head": self.plan.residual}
-        steps = [name for name in STEPS if trained.get(name, True)]
+        steps = [name for name in self.steps if name not in self.trained.list_skipped()]
         self.linear.measure()
         measured = self.linear.measured
         incumbent = self.recorder.score_all({AS_GIVEN: measured[AS_GIVEN]})[AS_GIVEN]
         self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, incumbent, [measured] * 2, self.splits))
         winner = Winner(LinearCandidate(None))
-        for step in STEPS:
+        for step in self.steps:
             self.recorder.seconds = 0.0
             if step not in steps:
                 self.rows.append(LadderRow(step, note="skipped: there is not enough time for it; give more minutes"))
                 continue
-            splits = self.race.splits if STEPS[step] else self.splits
-            if step == "linear head":
-                proposals, options = self.race.run_linear([self.linear.choose_start(half) for half in (0, 1)])
-            elif step == "residual head":
-                proposals, options = self.race.run_residual()
+            splits: Sequence[ClassSplit] = self.splits
+            if self.steps[step]:
+                proposals, options, splits = self.trained.run(step)
             else:
                 proposals = self.linear.propose(step)
                 options = {name: Winner(candidate) for name, candidate in self.linear.candidates.items()}
@@ -123,7 +131,7 @@ class Ladder:
                 test.p,
                 level,
                 taken,
-                self.recorder.seconds if STEPS[step] else row.seconds,
+                row.seconds,
             )
         )
         return taken, honest if taken else incumbent

@@ -55,7 +55,7 @@ class Measurer:
         self._shift = self.rows[:: max(1, len(self.rows) // 4096)].double().mean(dim=0)
         self._moments: dict[tuple[int, ...], Moments] = {}  # of the folds of one repeat
         self._repeat = -1
-        self._starts: dict[tuple[int, str], LinearMap] = {}
+        self._starts: dict[tuple[int, str, bool], LinearMap] = {}
 
     def measure_linear(self, split: ClassSplit, candidates: Sequence[LinearCandidate]) -> dict[str, Values]:
         """Fit linear maps to the classes that a split keeps, and measure them on those that it holds out.
@@ -63,7 +63,7 @@ class Measurer:
         Returns:
             Candidate -> metrics; zeros for a map that these rows do not determine.
         """
-        measured = self._choose_rows(split)[1]
+        measured = self.choose_rows(split)[1]
         labels = self.labels[measured]
         families = MapFamilies(self._sum_moments(split), self.rows[measured])
         return {candidate.name: self._evaluate(families.embed(candidate), labels) for candidate in candidates}
@@ -80,18 +80,26 @@ class Measurer:
         Returns:
             Metrics before the first step and after every `every` steps; zeros after training diverged.
         """
-        fitted, measured = self._choose_rows(split)
+        fitted, measured = self.choose_rows(split)
         positions = torch.from_numpy(np.concatenate([fitted, measured]))
         names = np.repeat(["train", "validation"], [len(fitted), len(measured)])
         dataset = create_dataset("X", Rows(self.rows[positions].numpy()), self.labels[positions].numpy(), names)
         sizes = torch.bincount(self.labels[torch.from_numpy(fitted)])
         shape = fit_batch_shape(sizes[sizes > 0].tolist(), candidate.batch_size, PER_CLASS)
         tables = candidate.tables(self.width, int((sizes > 0).sum()), shape, steps, self.seed)
-        start = self._fit_start(split, candidate.start)
+        start = self.fit_start(split, candidate.start)
         tables["model"] |= {"init": "random", "dim": len(start.weight)}
         tables["model"].pop("init_shrinkage", None)
         tables["data"] = {"name": "X"}
-        tables["evaluation"] = {
+        tables["evaluation"] = self.evaluation_table(every)
+        config = configure(tables)
+        builder = RunBuilder(config, dataset, World())
+        _load_start(builder.model, start.scale(config.model.init_length))
+        return run_and_record(builder, self.metrics, steps, every)
+
+    def evaluation_table(self, every: int) -> dict[str, Any]:
+        """Return [evaluation] of a training that is measured after every so many steps."""
+        return {
             "every": every,
             "metrics": [*self.metrics],
             "metric": self.metrics[0],
@@ -100,28 +108,16 @@ class Measurer:
             "diagnose": "never",
             "batch_size": 4096,
         }
-        config = configure(tables)
-        builder = RunBuilder(config, dataset, World())
-        _load_start(builder.model, start.scale(config.model.init_length))
-        values: list[Values] = []
 
-        def record(event: Event) -> None:
-            if event.kind == "evaluation":
-                values.append({name: event.values[name] for name in self.metrics})
-
-        builder.build_trainer(None, [record]).fit()
-        missing = 1 + steps // every - len(values)
-        zeros = dict.fromkeys(self.metrics, 0.0)
-        return [_replace_nan(entry) for entry in values] + [zeros] * missing
+    def choose_rows(self, split: ClassSplit) -> tuple[Any, Any]:
+        """Return the positions of the rows that a split fits to, and of those that it measures."""
+        return choose_rows(self.labels.numpy(), split, self.seed, self.max_rows)
 
     def _evaluate(self, embeddings: Tensor, labels: Tensor) -> Values:
         if not embeddings.isfinite().all():
             return dict.fromkeys(self.metrics, 0.0)
         values = evaluate(embeddings, labels, metrics=self.metrics, distance=self.distance)
         return _replace_nan({name: float(values[name]) for name in self.metrics})
-
-    def _choose_rows(self, split: ClassSplit) -> tuple[Any, Any]:
-        return choose_rows(self.labels.numpy(), split, self.seed, self.max_rows)
 
     def _sum_moments(self, split: ClassSplit) -> Moments:
         """Moments of a split are the sum of those of the other folds of its repeat, each of which is computed once."""
@@ -138,19 +134,39 @@ class Measurer:
             merged = merged.merge(self._moments[fold.held_out])
         return merged
 
-    def _fit_start(self, split: ClassSplit, candidate: LinearCandidate) -> LinearMap:
-        """Fit the map that a head starts from, for standardized rows and with outputs of root mean square length 1."""
-        key = (split.number, candidate.name)
+    def fit_start(self, split: ClassSplit, candidate: LinearCandidate, standardized: bool = True) -> LinearMap:
+        """Fit the map that a head starts from, with outputs of root mean square length 1.
+
+        Args:
+            split: Its classes that are not held out.
+            candidate: The map.
+            standardized: Whether the head gets rows that `PrecomputedFeatures` standardizes.
+        """
+        key = (split.number, candidate.name, standardized)
         if key not in self._starts:
             fitter = LinearMapFitter(self._sum_moments(split))
             covariance, mean = fitter.moments.total_covariance(), fitter.moments.mean
             linear_map = fit_candidate(fitter, candidate)
-            scale = covariance.trace().sqrt()  # of `PrecomputedFeatures.standardize`
             length = (linear_map.weight @ covariance * linear_map.weight).sum().sqrt()
-            weight = linear_map.weight * (scale / length)
-            bias = (linear_map.bias + linear_map.weight @ mean) / length
+            weight, bias = linear_map.weight / length, linear_map.bias / length
+            if standardized:
+                bias = bias + weight @ mean
+                weight = weight * covariance.trace().sqrt()  # the scale of `PrecomputedFeatures.standardize`
             self._starts[key] = LinearMap(weight.float(), bias.float(), linear_map.values)
         return self._starts[key]
+
+
+def run_and_record(builder: RunBuilder, metrics: Sequence[str], steps: int, every: int) -> list[Values]:
+    """Train, and return the metrics before the first step and after every `every` steps; zeros after a divergence."""
+    values: list[Values] = []
+
+    def record(event: Event) -> None:
+        if event.kind == "evaluation":
+            values.append({name: event.values[name] for name in metrics})
+
+    builder.build_trainer(None, [record]).fit()
+    missing = 1 + steps // every - len(values)
+    return [_replace_nan(entry) for entry in values] + [dict.fromkeys(metrics, 0.0)] * missing
 
 
 def _load_start(model: Any, start: LinearMap) -> None:

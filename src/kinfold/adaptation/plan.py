@@ -10,6 +10,10 @@ KEPT = 3  # one of so many candidates survives a round of the race
 _REPEATS = (5, 4, 3, 2)  # of the splits for linear maps
 _LINEAR_SHARE = 0.3  # of the time, at most, before repeats are reduced
 _LATER_REPEATS = 0.6  # of the time of the first, since they measure the best maps only
+_FEATURE_SHARE = 0.4  # of the time for steps on features, where there are images to fine-tune on
+_TUNE_STEPS = (400, 200, 100, 50, 25)
+TUNE_MEASUREMENTS = 2  # of a fine-tuning, after its start
+TUNE_RACE = 2  # candidates of fine-tuning
 _RESIDUAL_COST = 2.5  # of a step of the residual head, in steps of the linear one
 
 
@@ -25,6 +29,7 @@ class AdaptationPlan:
         residual: Whether residual heads are trained.
         max_rows: Rows of held-out classes that are measured on a split, at most.
         threads: Threads of torch; another number would round differently.
+        tune_steps: Training steps of an image network; 0 trains none.
         seconds: What all of it will take, for the progress that is shown; 0 where nobody knows.
     """
 
@@ -35,6 +40,7 @@ class AdaptationPlan:
     residual: bool
     max_rows: int = 3000
     threads: int = 1
+    tune_steps: int = 0
     seconds: float = 0.0
 
     def to_table(self) -> dict[str, Any]:
@@ -44,9 +50,9 @@ class AdaptationPlan:
 
 # Plans with a name do the same on every machine, however busy it is.
 PLANS = {
-    "quick": AdaptationPlan(repeats=2, head_repeats=1, head_steps=200, race=4, residual=False),
-    "standard": AdaptationPlan(repeats=3, head_repeats=2, head_steps=400, race=8, residual=False),
-    "thorough": AdaptationPlan(repeats=5, head_repeats=3, head_steps=600, race=30, residual=True),
+    "quick": AdaptationPlan(repeats=2, head_repeats=1, head_steps=200, race=4, residual=False, tune_steps=20),
+    "standard": AdaptationPlan(repeats=3, head_repeats=2, head_steps=400, race=8, residual=False, tune_steps=100),
+    "thorough": AdaptationPlan(repeats=5, head_repeats=3, head_steps=600, race=30, residual=True, tune_steps=400),
 }
 # What a race of heads may cost, best first: steps, candidates of the race, repeats of the splits, and whether residual
 # heads are trained too. The first that fits into the time is taken.
@@ -76,12 +82,16 @@ class TrialTimes:
         split: All linear maps on one split.
         step: One training step of a linear head.
         overhead: What one training takes beside its steps: building, starting, measuring.
+        tune_step: One training step of an image network; 0 where there are no images.
+        tune_overhead: What one training of it takes beside its steps: decoding, embedding, measuring.
         busy: Seconds for each second of processor time, at least 1; more where other processes share the machine.
     """
 
     split: float
     step: float
     overhead: float
+    tune_step: float = 0.0
+    tune_overhead: float = 0.0
     busy: float = 1.0
 
 
@@ -102,15 +112,21 @@ def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) ->
         (5, 600, 30)
     """
     seconds = 60 * minutes
+    feature_seconds = seconds * (_FEATURE_SHARE if times.tune_step else 1.0)
     repeats = next(
-        (count for count in _REPEATS if estimate_linear(times, count) <= _LINEAR_SHARE * seconds), _REPEATS[-1]
+        (count for count in _REPEATS if estimate_linear(times, count) <= _LINEAR_SHARE * feature_seconds), _REPEATS[-1]
     )
     plan = AdaptationPlan(repeats, 0, 0, 0, False, max_rows, threads)
     for steps, race, head_repeats, residual in _RACES:
         larger = replace(plan, head_steps=steps, race=race, head_repeats=head_repeats, residual=residual)
-        if head_repeats <= repeats and estimate_seconds(times, larger) <= seconds:
+        if residual and times.tune_step:
+            continue  # images have fine-tuning instead
+        if head_repeats <= repeats and estimate_seconds(times, larger) <= feature_seconds:
             plan = larger
             break
+    if times.tune_step and plan.head_steps:
+        tuned = (replace(plan, tune_steps=steps) for steps in _TUNE_STEPS)
+        plan = next((each for each in tuned if estimate_seconds(times, each) <= seconds), plan)
     return replace(plan, seconds=estimate_seconds(times, plan))
 
 
@@ -136,4 +152,8 @@ def estimate_seconds(times: TrialTimes, plan: AdaptationPlan) -> float:
     if plan.residual:
         parts.append((2 * FOLDS, steps // 2, _RESIDUAL_COST))
         parts.append((finalists, steps, _RESIDUAL_COST))
+    tuned = plan.tune_steps if times.tune_step else 0
+    if tuned:  # a race on one fold of each half, the finalists on one repeat, the final fit
+        trainings = [(2 * TUNE_RACE, tuned // TUNE_MEASUREMENTS), (2 * FOLDS, tuned), (1, tuned)]
+        linear += sum(count * (times.tune_overhead + each * times.tune_step) for count, each in trainings)
     return linear + sum(count * (times.overhead + each * cost * times.step) for count, each, cost in parts)

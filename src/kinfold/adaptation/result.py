@@ -14,8 +14,6 @@ from kinfold.data import Dataset
 from kinfold.pairs import normalize
 from kinfold.training import Run
 
-NO_HELP = "Training does not help: no step is significantly better than the input on classes that were held out"
-
 
 @dataclass(frozen=True, repr=False)
 class Adaptation:

@@ -2,7 +2,8 @@
 
 import time
 
-from kinfold.adaptation.candidates import list_head_candidates
+from kinfold.adaptation.candidates import list_head_candidates, list_tuned_candidates
+from kinfold.adaptation.image_network import Tuner
 from kinfold.adaptation.linear_stage import LinearStage, measure_maps
 from kinfold.adaptation.measuring import Measurer
 from kinfold.adaptation.plan import TrialTimes
@@ -11,7 +12,7 @@ from kinfold.adaptation.recording import Recorder
 _STEPS = (4, 12, 36)  # of three trainings; the first imports and allocates, the others give the time of a step
 
 
-def run_trial(measurer: Measurer, recorder: Recorder) -> TrialTimes:
+def run_trial(measurer: Measurer, recorder: Recorder, tuner: Tuner | None = None) -> TrialTimes:
     """Time the linear maps on one split, which is stored and not measured again, and short trainings."""
     split = measurer.splits[0]
     stage = LinearStage(measurer, measurer.splits, recorder)
@@ -23,7 +24,12 @@ def run_trial(measurer: Measurer, recorder: Recorder) -> TrialTimes:
         start = time.perf_counter()
         measurer.measure_head(split, candidate, count, count // 4)
         seconds.append(time.perf_counter() - start)
+    tuning = (0.0, 0.0)
+    if tuner is not None:
+        start_map = next(iter(stage.candidates.values()))
+        tuned = list_tuned_candidates(start_map, "margin", measurer.width, tuner.count_stages())[0]
+        tuning = tuner.time_training(split, tuned)
     elapsed, used = time.perf_counter() - wall, time.process_time() - processor
     step = max(1e-4, (seconds[2] - seconds[1]) / (_STEPS[2] - _STEPS[1]))
     overhead = max(0.0, seconds[1] - _STEPS[1] * step)
-    return TrialTimes(recorder.seconds, step, overhead, max(1.0, elapsed / max(used, 1e-9)))
+    return TrialTimes(recorder.seconds, step, overhead, *tuning, max(1.0, elapsed / max(used, 1e-9)))

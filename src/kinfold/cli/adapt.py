@@ -1,4 +1,4 @@
-"""`kinfold adapt`: from a feature file to the best space, never worse than the input."""
+"""`kinfold adapt`: from a feature file or images to the best space, never worse than the input."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    data: Annotated[Path, typer.Argument(help="A feature file with labels: .npz, .npy or .parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A feature file with labels (.npz, .npy, .parquet), a folder of images, or a table (.csv)."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run.")],
     minutes: Annotated[float | None, typer.Option(help="Time for everything; 10 if left out.")] = None,
     plan: Annotated[
@@ -22,13 +27,24 @@ def adapt(
     metrics: Annotated[str, typer.Option(help="What is measured; the mean of these decides.")] = "recall@1,map@r",
     distance: Annotated[str, typer.Option(help="cosine, dot or euclidean.")] = "cosine",
     seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    reader: Annotated[
+        str | None,
+        typer.Option("--data", help="How to read it, a name of `kinfold list datasets`; else by folder or file name."),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="Of images: what embeds them; efficientnet-lite0 with ImageNet weights if left out."),
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Of the backbone: a file, or `imagenet`.")] = None,
     changes: Changes = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Find the best space for labeled features: whitening, LDA and trained heads, each only if it is significantly
-    better on held-out classes. After an interruption, the same command continues.
+    """Find the best space for labeled features or images: whitening, LDA, trained heads, fine-tuning; each only if
+    it is significantly better on held-out classes. After an interruption, the same command continues.
 
     Example: `kinfold adapt clip.npz --out runs/adapted --minutes 10`
+
+    Example: `kinfold adapt photos --out runs/adapted --minutes 60`
 
     Then `kinfold embed`, `search`, `export` and `report` take the folder as that of any run.
     """
@@ -37,9 +53,10 @@ def adapt(
     from kinfold.training import Stopped
     from kinfold.training.config.parsing import configure
 
-    dataset = load("features", data, changes)
-    options = configure({"data": {"name": "features"}}, changes or []).data.options
-    source: dict[str, Any] = {"name": "features", "root": str(data.resolve())}
+    name = reader or ("folder" if data.is_dir() else "table" if data.suffix == ".csv" else "features")
+    dataset = load(name, data, changes)
+    options = configure({"data": {"name": name}}, changes or []).data.options
+    source: dict[str, Any] = {"name": name, "root": str(data.resolve())}
     with show_progress(enabled=not as_json) as bar:
 
         def report(text: str, share: float) -> None:
@@ -57,6 +74,8 @@ def adapt(
                 metrics=metrics.split(","),
                 distance=distance,  # type: ignore[arg-type]  # checked where it is used
                 seed=seed,
+                backbone=backbone,
+                weights=weights,
                 source={**source, "options": options} if options else source,
                 report=report,
             )

@@ -66,6 +66,33 @@ class Embedder(nn.Module):
         self.backbone.to(memory_format=_MEMORY_FORMATS[memory_format])  # type: ignore[call-overload]  # torch's stub
         return self
 
+    def freeze_stages(self, count: int) -> Self:
+        """Keep the first stages of the backbone as they are: their parameters need no gradient.
+
+        Args:
+            count: Number of stages, in the order of `backbone.stages`; what comes before the first is frozen with it. A
+                negative number freezes all but so many of the last ones.
+
+        Returns:
+            This network.
+
+        Raises:
+            ValueError: The backbone has fewer stages.
+        """
+        stages = self.backbone.stages
+        frozen = count if count >= 0 else len(stages) + count
+        if not 0 <= frozen <= len(stages) or (count < 0 and not frozen):
+            name = type(self.backbone).__name__
+            raise ValueError(f"{name} has {len(stages)} stages, too few for frozen_stages = {count}")
+        if frozen:
+            names = [name for name, _ in self.backbone.named_modules()]  # in the order in which they run
+            stage = stages[frozen - 1]
+            end = max(position for position, name in enumerate(names) if f"{name}.".startswith(f"{stage}."))
+            for name in names[: end + 1]:
+                for parameter in self.backbone.get_submodule(name).parameters(recurse=False):
+                    parameter.requires_grad_(False)
+        return self
+
     def features(self, images: Tensor) -> Tensor:
         """Return the pooled features (B, width) of the backbone."""
         if images.dtype == torch.uint8:

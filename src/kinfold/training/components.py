@@ -34,6 +34,8 @@ def build_model(config: RunConfig) -> Embedder:
         {**model.backbone_options, "standardize": True} if model.standardize else model.backbone_options,
         model.head_options,
     )
+    if model.frozen_stages:
+        embedder.freeze_stages(model.frozen_stages)
     if model.memory_format != "auto":
         embedder.set_memory_format(model.memory_format)
     return embedder.double() if config.training.precision == "float64" else embedder

@@ -81,6 +81,8 @@ class ModelConfig:
         weights: "imagenet", a weight file for the backbone, or the folder of a run. From a run, backbone and head
             start from its weights, or the backbone alone where the head has another shape.
         batch_norm: "frozen-statistics" keeps the running statistics, "frozen" the parameters too.
+        frozen_stages: First stages of the backbone that are not trained. With a negative number, all but so many of the
+            last ones: -2 trains the last two stages and what follows them. 0 trains the whole backbone.
         memory_format: Order of images and convolution weights in memory. "auto" times both at the start of a run and
             keeps the faster one; networks with few weights stay contiguous.
         backbone_options: Options of the backbone.
@@ -97,6 +99,7 @@ class ModelConfig:
     standardize: bool = False
     weights: str | None = None
     batch_norm: Literal["train", "frozen-statistics", "frozen"] = "train"
+    frozen_stages: int = 0
     memory_format: Literal["auto", "contiguous", "channels-last"] = "auto"
     backbone_options: dict[str, Any] = field(default_factory=dict)
     head_options: dict[str, Any] = field(default_factory=dict)

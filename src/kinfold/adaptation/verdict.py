@@ -1,0 +1,50 @@
+"""The verdict of an adaptation in a sentence or two."""
+
+from collections.abc import Mapping, Sequence
+
+from kinfold.adaptation.class_splits import MIN_CLASSES
+from kinfold.adaptation.ladder import LadderRow
+
+NO_HELP = "Training does not help: no step is significantly better than the input on classes that were held out"
+_BUSY = 1.5  # times the processor time; below, nothing is said about it
+
+
+def explain_few_classes(classes: int, repeated: int) -> str:
+    """Say why nothing can be held out."""
+    if classes < MIN_CLASSES:
+        return (
+            f"{classes} training {'class is' if classes == 1 else 'classes are'} too few to hold some out and to prove "
+            f"that a step helps: at least {MIN_CLASSES} are needed"
+        )
+    return (
+        f"only {repeated} of {classes} training classes have two rows or more, too few to measure retrieval on "
+        f"held-out classes: at least {MIN_CLASSES} are needed"
+    )
+
+
+def phrase_verdict(rows: Sequence[LadderRow], busy: float) -> str:
+    """Say what to use, what there was no time for, and how busy the machine was."""
+    taken = [row for row in rows if row.taken]
+    skipped = [f"the {row.step}" for row in rows if row.note]
+    end = f" There was no time for {' and '.join(skipped)}: more minutes may help." if skipped else ""
+    if skipped and busy >= _BUSY:
+        end += f" Other processes used the machine, so that everything took {busy:.1f} times as long as alone."
+    if not taken:
+        return f"{NO_HELP}, so the input space is returned.{end}"
+    first, last = rows[0], taken[-1]
+    return (
+        f"Use the adapted space: {last.step} ({last.candidate}) scores {100 * last.score:.1f} on classes that were "
+        f"held out from training, the input {100 * first.score:.1f}.{end}"
+    )
+
+
+def phrase_test(test: Mapping[str, Mapping[str, float]]) -> str:
+    """Say what the test classes show; nothing where there are none."""
+    if not test:
+        return ""
+    parts = [
+        f"{name} {100 * values['input']:.1f} -> {100 * values['adapted']:.1f} ({100 * values['low']:+.1f} to "
+        f"{100 * values['high']:+.1f})"
+        for name, values in test.items()
+    ]
+    return f" On the test classes: {', '.join(parts)}."
