@@ -99,7 +99,7 @@ def test_an_error_explains_why_something_is_no_image(things, message):
 @pytest.mark.parametrize(
     ("things", "message"),
     [
-        ([3], "item 0 is of type int; an image is a path, a Pillow image or a uint8 array"),
+        ([3], "item 0 is of type int; an image is a path, the bytes of a file, a Pillow"),
         (["photos.npz"], r"photos.npz is no image; read it with kinfold.data.load\('features'"),
         (["."], r". is a folder; read it with kinfold.data.load\('folder'"),
         (Pictures(torch.zeros(2, 3, 4, 4)), r"item 0 holds float32; .*leave conversions to floats, such as ToTensor"),

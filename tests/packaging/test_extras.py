@@ -48,6 +48,7 @@ ASKED = [
     ("faiss", "faiss", lambda folder: metrics.neighbors(torch.eye(4), k=1, backend="faiss")),
     ("glyphs", "matplotlib", lambda folder: data.load("glyphs")),
     ("parquet", "pyarrow", _table),
+    ("datasets", "datasets", lambda folder: data.load("hugging-face", folder)),
     ("learner", "sklearn", _learner),
     (
         "export",

@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "glyphs": (("matplotlib",), ("matplotlib",), "the data set glyphs, and letters of more scripts in image grids"),
     "parquet": (("pyarrow",), ("pyarrow",), "tables and feature files in Parquet"),
     "faiss": (("faiss",), ("faiss-cpu",), "approximate search in galleries of many millions"),
+    "datasets": (("datasets",), ("datasets",), "folders that Hugging Face's library saved"),
     "usearch": (("usearch",), ("usearch",), "copies of galleries for usearch"),
     "lancedb": (("lancedb",), ("lancedb",), "copies of galleries for LanceDB"),
     "qdrant": (("qdrant_client",), ("qdrant-client",), "copies of galleries for Qdrant"),

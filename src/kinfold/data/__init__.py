@@ -18,6 +18,7 @@ from kinfold.data.image_cache import cache_images
 from kinfold.data.image_reading import ImageError, open_image
 from kinfold.data.images import ImageCheck, check_images, decode, find_broken_images, keep_readable
 from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Items, Rows
+from kinfold.data.labeled import convert
 from kinfold.data.loading import Batch, Batches
 from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, Normalize
 from kinfold.data.pipelines import Pipeline, create_pipeline
@@ -51,6 +52,7 @@ __all__ = [
     "Warp",
     "cache_images",
     "check_images",
+    "convert",
     "create_dataset",
     "create_pipeline",
     "decode",

@@ -190,6 +190,27 @@ def _open_tar(archive: Path, stream: _LimitedStream) -> tarfile.TarFile:
         raise ValueError(f"{archive} is neither a tar nor a zip file") from None
 
 
+def read_tar_members(path: Path, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
+    """Yield the entries of an uncompressed tar file; positions of their contents are those in the file.
+
+    Args:
+        path: Path of the file, for error messages.
+        file: The file, opened for reading.
+
+    Raises:
+        ValueError: The file is compressed, is no tar file, has a huge header, or is cut short.
+    """
+    if file.read(6).startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK")):
+        raise ValueError(f"{path} is compressed, so that its images cannot be read one at a time: decompress it first")
+    file.seek(0)
+    stream = _LimitedStream(path, file)
+    try:
+        with _open_tar(path, stream) as archive:
+            yield from archive
+    except tarfile.TarError as error:
+        raise ValueError(f"{path} is cut short or corrupt: {error}; fetch it again") from None
+
+
 def _find_target(member: tarfile.TarInfo) -> str:
     """Path that a link names, relative to the root of the archive."""
     return str(PurePosixPath(member.name).parent / member.linkname) if member.issym() else member.linkname

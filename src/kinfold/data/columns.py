@@ -1,18 +1,20 @@
-"""Named columns of a table, as arrays of numbers or text, or as encoded images."""
+"""Named columns of a table, as arrays of numbers or text, or as images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kinfold import registry
-from kinfold.data.items import Array
+from kinfold.data.cells import Cells
+from kinfold.data.items import Array, EncodedImages
 
 
 @dataclass(frozen=True)
 class ImageColumn:
-    """Encoded images of a column.
+    """Encoded images of a column, in one block of memory.
 
     Attributes:
         buffer: The bytes of all images, uint8.
@@ -27,24 +29,47 @@ class ImageColumn:
     names: Array
     missing: Array
 
+    def create_items(self, source: str, boxes: Array | None, rows: Array) -> EncodedImages:
+        """Return the images as items of a dataset."""
+        return EncodedImages(self.buffer, self.starts, self.ends, source, self.names, boxes, rows)
+
+
+@dataclass(frozen=True)
+class CellColumn:
+    """Images of a column that are read one at a time, when they are used.
+
+    Attributes:
+        cells: A sequence of images; see `Cells`.
+        names: Path of each image, (N,); empty if unknown.
+        missing: True where a row has no image, (N,).
+    """
+
+    cells: Any
+    names: Array
+    missing: Array
+
+    def create_items(self, source: str, boxes: Array | None, rows: Array) -> Cells:
+        """Return the images as items of a dataset."""
+        return Cells(self.cells, "image", source=source, boxes=boxes)
+
 
 @dataclass(frozen=True)
 class Columns:
     """Named columns of equal length.
 
     Attributes:
-        path: The file that they come from.
+        path: The file that they come from; the name of a table in memory.
         values: Columns of numbers or text, by name.
         rows: Line numbers of a CSV file; otherwise counted from 1.
         objects: Names of columns of Python objects or nested values. These are not read; asking for one is an error.
-        images: Columns of encoded images (Parquet only): bytes, or the structs {bytes, path} of Hugging Face.
+        images: Columns of images: bytes, the structs {bytes, path} of Hugging Face, or in memory also Pillow images.
     """
 
     path: Path
-    values: dict[str, Array]
+    values: Mapping[str, Array]
     rows: Array
     objects: tuple[str, ...] = ()
-    images: dict[str, ImageColumn] = field(default_factory=dict)
+    images: Mapping[str, ImageColumn | CellColumn] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:

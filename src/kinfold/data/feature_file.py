@@ -44,7 +44,8 @@ def features(
         ImportError: A Parquet file, and pyarrow is not installed.
     """
     root = Path(root)
-    names = resolve_column_names(columns, tuple(USUAL_NAMES))
+    resolve_column_names(columns, tuple(USUAL_NAMES))  # before anything is read
+    embeddings: Array | None = None
     if root.suffix.lower() == ".npy":
         if labels is None:
             raise ValueError(
@@ -59,17 +60,43 @@ def features(
         if labels is not None:
             raise ValueError(f"{root} holds its labels itself; labels= is for .npy files")
         table = read_columns(root)
+    return build_feature_dataset(root, table, embeddings, columns, split)
+
+
+def build_feature_dataset(
+    source: Path,
+    table: Columns,
+    embeddings: Array | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str = "train",
+    labels: Array | None = None,
+) -> Dataset:
+    """Make a dataset of feature rows from the columns of a table.
+
+    Args:
+        source: Name of the table or file, for error messages.
+        table: The columns.
+        embeddings: (N, d), if they are not a column.
+        columns: Names of columns that are not recognized.
+        split: Split of all rows, if there is no column split.
+        labels: The class of each row, instead of the column label.
+
+    Raises:
+        ValueError: A column is missing, lengths differ, a label is empty, or embeddings are not finite.
+    """
+    names = resolve_column_names(columns, tuple(USUAL_NAMES))
+    if embeddings is None:
         embeddings = _require(table, names, "embedding", columns) if table.names else np.zeros(0)
-    _check_embeddings(root, embeddings)
-    label_column = _require(table, names, "label", columns)
+    _check_embeddings(source, embeddings)
+    label_column = _require(table, names, "label", columns) if labels is None else labels
     if label_column.shape != (len(embeddings),):
-        raise ValueError(f"{root}: {len(embeddings)} embeddings but labels of shape {label_column.shape}")
+        raise ValueError(f"{source}: {len(embeddings)} embeddings but labels of shape {label_column.shape}")
     empty = np.flatnonzero(label_column.astype(str) == "")
-    if len(empty):
+    if len(empty) and labels is None:
         raise ValueError(f"{table.path} row {table.rows[empty[0]]}: the label is empty")
     splits = _get(table, names, "split", columns)
     return create_dataset(
-        root.stem,
+        source.stem,
         Rows(embeddings),
         labels=label_column,
         split=np.full(len(label_column), split) if splits is None else splits,

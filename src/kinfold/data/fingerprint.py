@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kinfold.data.cells import Cells
 from kinfold.data.dataset import Dataset
 from kinfold.data.items import EncodedImages, ImageBytes, ImageFile, ImageFiles, Rows
+from kinfold.data.webdataset import TarImages
 from kinfold.files.checksums import digest_parts
 
 _SAMPLED_ROWS = 4096
@@ -24,8 +26,9 @@ def compute_fingerprint(dataset: Dataset, *, full: bool = False) -> str:
     Args:
         dataset: Any dataset.
         full: False (for resume checks) takes a moment: it reads the splits, the names and sizes of image files, and up
-            to 4,096 evenly spaced rows of an array, so it may miss that a few items changed. True (for cache keys)
-            reads roles, every row, and the sizes, modification times and boxes of image files, and ignores the splits.
+            to 4,096 evenly spaced rows of an array (64 items of a list or a torch dataset), so it may miss that a few
+            items changed. True (for cache keys) reads roles, every row, and the sizes, modification times and boxes of
+            image files, and ignores the splits.
 
     Returns:
         32 hexadecimal digits. Those of the two forms cannot be compared with each other.
@@ -56,7 +59,7 @@ def _sample_items(items: Any) -> bytes:
     if isinstance(items, ImageFiles):
         sizes = [(items.root / path).stat().st_size if (items.root / path).is_file() else -1 for path in items.paths]
         return json.dumps([items.paths.tolist(), sizes]).encode()
-    if isinstance(items, EncodedImages):
+    if isinstance(items, EncodedImages | Cells | TarImages):
         return items.compute_digest()
     return str(len(items)).encode()
 
@@ -69,7 +72,7 @@ def _describe_items(items: Any) -> list[str | bytes]:
     if isinstance(items, Rows):
         array = np.ascontiguousarray(items.array())
         return [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
-    if isinstance(items, EncodedImages):
+    if isinstance(items, EncodedImages | TarImages):
         return [items.compute_digest()]
     return [_describe_item(items[index]) for index in range(len(items))]
 

@@ -9,7 +9,7 @@ from kinfold.data.column_files import read_columns
 from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.feature_file import USUAL_NAMES
-from kinfold.data.items import Array, EncodedImages, ImageFiles
+from kinfold.data.items import Array, ImageFiles, Items
 from kinfold.data.parquet import is_image_type, read_schema
 
 COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse")
@@ -46,14 +46,36 @@ def table(
         ValueError: A column is missing, a value is empty, or a box is invalid. The message names the row.
         ImportError: A Parquet file, and pyarrow is not installed.
     """
+    return build_image_dataset(read_columns(root), columns, images, split)
+
+
+def build_image_dataset(
+    content: Columns,
+    columns: Mapping[str, str] | None = None,
+    images: Path | str | None = None,
+    split: str = "train",
+    labels: Array | None = None,
+) -> Dataset:
+    """Make a dataset of images from the columns of a table.
+
+    Args:
+        content: The columns.
+        columns: Columns with another name.
+        images: Folder that paths are relative to; the folder of the table if left out.
+        split: Split of all rows, if there is no column split.
+        labels: The class of each row, instead of the column label.
+
+    Raises:
+        ValueError: A column is missing, a value is empty, or a box is invalid.
+    """
     names = resolve_column_names(columns, COLUMNS)
-    content = read_columns(root)
     items = _find_images(content, names, columns or {}, images)
-    labels = content.require_filled(names["label"], explain_column_option("label"))
+    if labels is None:
+        labels = content.require_filled(names["label"], explain_column_option("label"))
     splits = content.get(names["split"])
     role = content.get(names["role"])
     coarse = content.get(names["coarse"])
-    for key in {*(columns or {})} - {"path", "image"}:
+    for key in {*(columns or {})} - {"path", "image", "label"}:
         content.require(names[key], explain_column_option(key))
     return create_dataset(
         content.path.stem,
@@ -76,7 +98,7 @@ def is_image_table(path: Path) -> bool:
 
 def _find_images(
     content: Columns, names: dict[str, str], columns: Mapping[str, str], images: Path | str | None
-) -> ImageFiles | EncodedImages:
+) -> Items:
     """The images of a table: files that it names, or bytes that it holds."""
     if "path" in columns and "image" in columns:
         raise ValueError("columns names both path and image; a table is read by one of them")
@@ -98,9 +120,7 @@ def _find_images(
         if not len(missing):
             if images is not None:
                 raise ValueError(f"{content.path} holds the images itself, in {name!r}: leave images= out")
-            return EncodedImages(
-                column.buffer, column.starts, column.ends, content.path.name, column.names, boxes, content.rows
-            )
+            return column.create_items(content.path.name, boxes, content.rows)
         nameless = np.flatnonzero(column.missing & (column.names == ""))
         if len(missing) < len(column.missing) or len(nameless):
             row = content.rows[nameless[0] if len(nameless) else missing[0]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -19,6 +19,7 @@ from kinfold.data.image_reading import (
     parse_background,
 )
 from kinfold.data.items import Array, Box, ImageBytes, ImageFile
+from kinfold.data.labeled import convert
 
 Errors = Literal["raise", "skip"]
 ImageItem = ImageFile | ImageBytes | Image.Image | Array
@@ -68,13 +69,14 @@ class ImageCheck:
     transparent: list[int]
 
 
-def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
+def check_images(dataset: Any, workers: int = 2) -> ImageCheck:
     """Decode every image once and list those that cannot be read and those with transparent pixels.
 
     Args:
-        dataset: A dataset of images.
+        dataset: A dataset of images, or whatever `kinfold.data.convert` takes.
         workers: Number of threads.
     """
+    dataset = convert(dataset)
     broken: dict[int, str] = {}
     transparent: list[int] = []
     for index, result in enumerate(_map_items(dataset, _check, workers)):
@@ -85,7 +87,7 @@ def check_images(dataset: Dataset, workers: int = 2) -> ImageCheck:
     return ImageCheck(broken, transparent)
 
 
-def find_broken_images(dataset: Dataset, workers: int = 2) -> dict[int, str]:
+def find_broken_images(dataset: Any, workers: int = 2) -> dict[int, str]:
     """Decode every image once and return error messages by position in the dataset.
 
     Args:

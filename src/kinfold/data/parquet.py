@@ -16,7 +16,7 @@ def read_parquet(path: Path) -> Columns:
     types = _import("types", path)
     table = _read(path, "read_table")
     check_distinct(path, table.column_names)
-    class_names = _find_class_names(table.schema.metadata or {})
+    class_names = find_class_names(table.schema.metadata or {})
     values, objects, images = dict[str, Array](), list[str](), dict[str, ImageColumn]()
     for name in table.column_names:
         column = table.column(name)
@@ -25,7 +25,7 @@ def read_parquet(path: Path) -> Columns:
         elif types.is_struct(column.type) or types.is_map(column.type) or types.is_union(column.type):
             objects.append(name)
         else:
-            values[name] = _replace_by_names(_read_values(column), class_names.get(name))
+            values[name] = replace_by_names(read_values(column), class_names.get(name))
     return Columns(path, values, np.arange(1, 1 + table.num_rows), tuple(objects), images)
 
 
@@ -74,7 +74,7 @@ def _read_images(column: Any) -> ImageColumn:
     return ImageColumn(buffer, offsets[:-1], offsets[1:], names, missing)
 
 
-def _find_class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
+def find_class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     """Names of numbered classes by column, from the metadata that Hugging Face's library writes."""
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
@@ -88,7 +88,7 @@ def _find_class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     }
 
 
-def _replace_by_names(numbers: Array, names: list[str] | None) -> Array:
+def replace_by_names(numbers: Array, names: list[str] | None) -> Array:
     """Replace class numbers by names; -1, which stands for no label, becomes empty text."""
     if names is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
         return numbers
@@ -97,7 +97,7 @@ def _replace_by_names(numbers: Array, names: list[str] | None) -> Array:
     return np.array([*names, ""])[numbers]
 
 
-def _read_values(column: Any) -> Array:
+def read_values(column: Any) -> Array:
     """Numbers, text, or equally long lists of numbers as an array; a missing value becomes empty text."""
     compute = _import("compute")
     is_list = str(column.type).startswith(("list", "large_list", "fixed_size_list"))

@@ -22,6 +22,7 @@ from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_reading import BACKGROUND
 from kinfold.data.images import Errors
 from kinfold.data.items import Array, ImageFiles
+from kinfold.data.labeled import convert
 from kinfold.data.loading import Batches, SequentialBatches
 from kinfold.embedding.encoders import Encoder
 from kinfold.files.atomic import remove_unfinished, write_atomic, write_json
@@ -36,7 +37,7 @@ _PART_LIST = [{"file": _PART_NAME, "count": IntegerRange(1, 1 << 40), "sha256": 
 
 
 def embed_to_file(
-    dataset: Dataset,
+    dataset: Any,
     out: Path | str,
     encoder: Encoder,
     *,
@@ -53,7 +54,7 @@ def embed_to_file(
     file.
 
     Args:
-        dataset: The items.
+        dataset: The items, with their classes: a `Dataset`, or whatever `kinfold.data.convert` takes.
         out: The file.
         encoder: What embeds them.
         split: The split that the dataset was restricted to, recorded with the parts.
@@ -68,6 +69,7 @@ def embed_to_file(
     Raises:
         ValueError: The file cannot be written, the parts belong to another job or are damaged, or no item can be read.
     """
+    dataset = convert(dataset)
     out = Path(out)
     if out.suffix != ".npz":
         raise ValueError(f"a feature file ends in .npz, got {out.name!r}")

@@ -93,6 +93,8 @@ BUILTIN: dict[str, dict[str, str]] = {
         "folder": "kinfold.data.image_folder:folder",
         "table": "kinfold.data.image_table:table",
         "features": "kinfold.data.feature_file:features",
+        "webdataset": "kinfold.data.webdataset:webdataset",
+        "hugging-face": "kinfold.data.hugging_face:hugging_face",
     },
     "backbones": {
         "conv4": "kinfold.models.conv4:Conv4",

@@ -14,7 +14,7 @@ from kinfold.models.creation import LIBRARIES, PUBLISHED
 from kinfold.registry.options import check_options
 from kinfold.training import initial_model
 from kinfold.training.components import build_objective, build_sampler, try_objective
-from kinfold.training.config.settings import RunConfig
+from kinfold.training.config.settings import PASSED, RunConfig
 from kinfold.training.environment import choose_device
 from kinfold.training.loop import mixup
 from kinfold.training.loop.optimizers import check_loss_lr
@@ -46,12 +46,14 @@ def check(config: RunConfig) -> None:
 
 def _check_data(config: RunConfig) -> None:
     data = config.data
+    if data.pipeline != "auto":
+        create_pipeline(data.pipeline)
+    if data.name == PASSED:
+        return
     reader: Callable[..., Any] = registry.resolve("datasets", data.name)
     # the root may also come from the environment, which the reader itself reads
     root = {"root": data.root or "."} if "root" in inspect.signature(reader).parameters else {}
     check_options(data.name, reader, {**root, **data.options}, registry.suggest)
-    if data.pipeline != "auto":
-        create_pipeline(data.pipeline)
 
 
 def _check_model(config: RunConfig) -> None:

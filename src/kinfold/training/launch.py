@@ -1,5 +1,6 @@
 """`train`: from a recipe to a finished run."""
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -9,14 +10,15 @@ from typing import Any
 
 import torch
 
-from kinfold.data import Dataset
+from kinfold.data import Dataset, convert
+from kinfold.data.labeled import find_reader
 from kinfold.distributed import ProcessGroup
 from kinfold.files.atomic import write_json
 from kinfold.files.documents import nan_to_null
 from kinfold.training.builder import RunBuilder
 from kinfold.training.checking import check
 from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
-from kinfold.training.config.settings import RunConfig
+from kinfold.training.config.settings import PASSED, RunConfig
 from kinfold.training.environment import find_differences
 from kinfold.training.evaluation import compute_final_scores
 from kinfold.training.initial_model import inherit_model
@@ -33,7 +35,7 @@ def train(
     *,
     changes: Sequence[str] = (),
     resume: bool = False,
-    dataset: Dataset | None = None,
+    dataset: Any = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train, evaluate and save.
@@ -44,7 +46,9 @@ def train(
         folder: A new folder for the run.
         changes: Changes of the recipe, such as "loss.k=160".
         resume: Continue the run in `folder` with its own configuration. A finished run is returned as it is.
-        dataset: Train on this dataset instead of the one that the configuration names.
+        dataset: Train on this data instead of what the configuration names: a path, a `kinfold.data.Dataset`, a data
+            frame, a table, a torch dataset or whatever `kinfold.data.convert` takes. The path becomes part of the
+            configuration. Anything else is not stored in the folder: whoever resumes or opens the run passes it again.
         callbacks: Called with every event.
 
     Returns:
@@ -63,8 +67,8 @@ def train(
     if resume:
         if recipe is not None or changes:
             raise ValueError("a resumed run keeps its own configuration; give no recipe and no changes")
-        return _resume(folder, dataset, callbacks)
-    config = _parse_recipe({} if recipe is None else recipe, changes)
+        return _resume(folder, None if dataset is None else convert(dataset), callbacks)
+    config, dataset = _parse_recipe({} if recipe is None else recipe, changes, dataset)
     check(config)
     run_folder = RunFolder(folder)
     with ProcessGroup() as world, ExitStack() as stack:
@@ -130,8 +134,15 @@ def finish_run(builder: RunBuilder, trainer: Trainer, folder: RunFolder) -> None
     builder.world.barrier()
 
 
-def _parse_recipe(recipe: Recipe, changes: Sequence[str]) -> RunConfig:
+def _parse_recipe(recipe: Recipe, changes: Sequence[str], data: Any) -> tuple[RunConfig, Dataset | None]:
+    """Return the configuration, and the dataset where it is not one that the configuration names."""
+    if isinstance(data, str | Path):
+        reader, root = find_reader(Path(data)), str(Path(data).resolve())
+        changes, data = [*changes, f"data.name={json.dumps(reader)}", f"data.root={json.dumps(root)}"], None
+    dataset = None if data is None else convert(data)
     if isinstance(recipe, RunConfig):
-        return configure(to_tables(recipe), changes) if changes else recipe
-    tables = recipe if isinstance(recipe, Mapping) else read_tables(recipe)
-    return configure(inherit_model(apply_changes(tables, changes)))
+        return configure(to_tables(recipe), changes) if changes else recipe, dataset
+    tables = apply_changes(recipe if isinstance(recipe, Mapping) else read_tables(recipe), changes)
+    if dataset is not None and "name" not in tables.get("data", {}):
+        tables = apply_changes(tables, [f"data.name={PASSED}"])
+    return configure(inherit_model(tables)), dataset

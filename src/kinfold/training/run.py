@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kinfold.data import Dataset, Pipeline, to_dataset
+from kinfold.data import Dataset, Pipeline, convert, to_dataset
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.metrics import Distance
 from kinfold.models import Embedder
@@ -38,12 +38,13 @@ class Run:
     dataset: Dataset | None = None
 
     @staticmethod
-    def open(folder: Path | str, dataset: Dataset | None = None) -> "Run":
+    def open(folder: Path | str, dataset: Any = None) -> "Run":
         """Open the folder of a run.
 
         Args:
             folder: The folder.
-            dataset: The dataset that the run was trained on, where its configuration does not name it.
+            dataset: The data that the run was trained on, where its configuration does not name it; whatever
+                `kinfold.data.convert` takes.
 
         Raises:
             ValueError: It is not the folder of a run, or its configuration cannot be read.
@@ -52,9 +53,10 @@ class Run:
         if not run_folder.begun:
             raise ValueError(f"{run_folder.path} is not the folder of a run: it has no {run_folder.configuration.name}")
         try:
-            return Run(run_folder, configure(run_folder.read_configuration()), dataset)
+            config = configure(run_folder.read_configuration())
         except ValueError as error:  # a plugin that was not loaded, or a file that was edited
             raise ValueError(f"the run {run_folder.path} cannot be opened: {error}") from None
+        return Run(run_folder, config, None if dataset is None else convert(dataset))
 
     def __repr__(self) -> str:
         return display.describe_run(self)
@@ -188,7 +190,8 @@ class Run:
 
         Args:
             things: A `kinfold.data.Dataset`, the path of an image, a Pillow image, an array, a list of these or a torch
-                dataset; see `kinfold.data.to_dataset`. Images pass the transform and the background of the run.
+                dataset, a data frame or a table; see `kinfold.data.to_dataset`. Images pass the transform and the
+                background of the run.
             progress: Called with a stage and the share that is finished.
 
         Returns:

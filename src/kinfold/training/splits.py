@@ -8,7 +8,7 @@ from kinfold.data import Dataset, Pipeline, Rows, cache_images, keep_readable, l
 from kinfold.data.dropping import drop_items
 from kinfold.data.folds import assign_fold
 from kinfold.seeding import derive_generator
-from kinfold.training.config.settings import DataConfig
+from kinfold.training.config.settings import PASSED, DataConfig
 from kinfold.training.loop.trainer import Trainer
 
 _CLASS_SEED = 101  # tells the draw of validation classes from all other draws of a seed
@@ -53,6 +53,12 @@ class HeldOutTest:
 
 def load_dataset(config: DataConfig) -> Dataset:
     """Load the dataset that the configuration names, and assign its splits."""
+    if config.name == PASSED:
+        raise ValueError(
+            "this run was trained on a dataset that was passed in Python and is not stored with it; pass the same one "
+            "again: kinfold.train(None, FOLDER, resume=True, dataset=...), or kinfold.Run.open(FOLDER, dataset). The "
+            "command line can resume and open runs on files and folders only"
+        )
     dataset = load(config.name, config.root, **config.options)
     return assign_splits(dataset if config.drop is None else drop_items(dataset, config.drop), config)
 

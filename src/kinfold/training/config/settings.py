@@ -20,12 +20,15 @@ class NamedConfig:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+PASSED = "passed"  # data.name of a run whose dataset was passed in Python
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """[data]: the dataset, and which of its classes train, validate and test.
 
     Args:
-        name: A name of `kinfold.list("datasets")`.
+        name: A name of `kinfold.list("datasets")`; "passed" in a run whose dataset was passed to `kinfold.train`.
         root: The folder or file of the dataset.
         options: Options of the dataset's reader.
         validation: Share of the training classes to hold out for selection, as whole classes. None is 0.2 where
