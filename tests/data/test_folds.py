@@ -156,6 +156,7 @@ def test_invalid_requests_are_errors():
         "classic": 1,
         "query-gallery": 1,
         "reality-check": 4,
+        **{f"shift-{level}": 1 for level in range(5)},
     }
     with pytest.raises(ValueError, match=r"unknown protocol 'reality-chek' .did you mean 'reality-check'\?"):
         count_folds("reality-chek")

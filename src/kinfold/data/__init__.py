@@ -11,6 +11,7 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.data.archives import unpack
+from kinfold.data.class_shift import ClassShift, assign_shift, make_shifts
 from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.conversion import to_dataset
 from kinfold.data.dataset import Dataset, create_dataset
@@ -31,6 +32,7 @@ __all__ = [
     "Batch",
     "Batches",
     "CenterCrop",
+    "ClassShift",
     "ColorJitter",
     "Compose",
     "Dataset",
@@ -50,6 +52,7 @@ __all__ = [
     "Resize",
     "Rows",
     "Warp",
+    "assign_shift",
     "cache_images",
     "check_images",
     "convert",
@@ -59,6 +62,7 @@ __all__ = [
     "find_broken_images",
     "keep_readable",
     "load",
+    "make_shifts",
     "open_image",
     "to_dataset",
     "unpack",

@@ -5,6 +5,7 @@
 - query-gallery: the splits of the dataset; its test items are queries and a gallery.
 - reality-check (Musgrave et al., ECCV 2020): four folds of the first half of the classes, each of which trains on three
   parts and validates on one. The test classes are the same for all folds.
+- shift-0 to shift-4: half of the classes trains and half tests, from near to far (`kinfold.data.class_shift`).
 """
 
 from dataclasses import replace
@@ -12,10 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from kinfold import registry
+from kinfold.data.class_shift import LEVELS, assign_shift
 from kinfold.data.dataset import Dataset
 from kinfold.data.items import Array
 
-FOLDS = {"given": 1, "classic": 1, "query-gallery": 1, "reality-check": 4}
+SHIFTS = {f"shift-{level}": level for level in range(LEVELS)}
+FOLDS = {"given": 1, "classic": 1, "query-gallery": 1, "reality-check": 4, **dict.fromkeys(SHIFTS, 1)}
 # The official split of these trains on one class more than half of all; the published folds halve the classes.
 HALVED_DATASETS = ("sop",)
 
@@ -39,7 +42,7 @@ def assign_fold(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
 
     Args:
         dataset: The dataset.
-        protocol: "given", "classic", "query-gallery" or "reality-check".
+        protocol: "given", "classic", "query-gallery", "reality-check", or "shift-0" to "shift-4".
         fold: Number of the fold, from 0.
 
     Raises:
@@ -49,6 +52,8 @@ def assign_fold(dataset: Dataset, protocol: str, fold: int = 0) -> Dataset:
         raise ValueError(f"the folds of {protocol} are 0 to {count_folds(protocol) - 1}, got {fold}")
     if protocol == "given":
         return dataset
+    if protocol in SHIFTS:
+        return assign_shift(dataset, SHIFTS[protocol])
     if protocol == "query-gallery":
         is_test = dataset.split == "test"
         if dataset.role is None or not all((dataset.role[is_test] == role).any() for role in ("query", "gallery")):

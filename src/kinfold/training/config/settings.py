@@ -51,7 +51,9 @@ class DataConfig:
     options: dict[str, Any] = field(default_factory=dict)
     validation: float | None = None
     split_seed: int = 0
-    protocol: Literal["given", "classic", "reality-check", "query-gallery"] = "given"
+    protocol: Literal[
+        "given", "classic", "reality-check", "query-gallery", "shift-0", "shift-1", "shift-2", "shift-3", "shift-4"
+    ] = "given"
     fold: int = 0
     test: Literal["open", "withheld"] = "open"
     pipeline: str = "auto"
