@@ -2,7 +2,8 @@
 
 `create` makes any registered loss. Each loss is in the module of its name: `kinfold.losses.ranked_list` has the class
 `RankedList` and the function `ranked_list` on distances and masks. The classes are also attributes of this package,
-imported on first use: `kinfold.losses.RankedList`. `Loss`, `ScoredPairs` and `Terms` are for writing a new loss.
+imported on first use: `kinfold.losses.RankedList`. `Loss`, `ScoredPairs` and `Terms` are for writing a new loss,
+`ProxyLoss` and `TargetLogits` for one with class vectors.
 """
 
 import importlib
@@ -14,9 +15,22 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.mined import Mined
 from kinfold.losses.nested import Nested
 from kinfold.losses.parameter_groups import parameter_groups
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
 
-__all__ = ["Loss", "Mined", "Nested", "Reduction", "ScoredPairs", "Terms", "create", "parameter_groups"]
+__all__ = [
+    "Loss",
+    "Mined",
+    "Nested",
+    "ProxyLoss",
+    "Reduction",
+    "ScoredPairs",
+    "TargetLogits",
+    "Terms",
+    "create",
+    "parameter_groups",
+]
 
 
 def create(name: str, **options: Any) -> Loss:

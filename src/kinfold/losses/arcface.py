@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.checks import check_choice, check_positive
-from kinfold.losses.cross_entropy import TargetLogits
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs.gather import gather_squared_euclidean
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 from kinfold.pairs.measures import safe_sqrt
 
 # squared distance of unit vectors below which the sine is computed from it: 1 - cos^2 has lost up to 3 of 7 digits
@@ -46,7 +45,14 @@ def add_angular_margin(cosine: Tensor, margin: float, squared_distance: Tensor |
     return torch.where(cosine > -math.cos(margin), shifted, cosine - margin * math.sin(margin))
 
 
-class ArcFace(Loss):
+def add_margin_to_targets(targets: TargetLogits, margin: float, scale: float) -> Tensor:
+    """Return scale * cos(theta + margin) of the targets, (B, W), whose logits are scale * cos(theta)."""
+    cosine = targets.logits / scale
+    cosine = cosine + (cosine.clamp(-1.0, 1.0) - cosine).detach()  # a cosine rounded above one keeps its gradient
+    return scale * add_angular_margin(cosine, margin, targets.squared_distances())
+
+
+class ArcFace(ProxyLoss):
     """Mean cross-entropy of scale * cos(theta_c), where the target class has scale * cos(theta + margin).
 
     The defaults are those of Roth et al. (ICML 2020); face recognition uses scale 64.
@@ -78,23 +84,13 @@ class ArcFace(Loss):
         if not 0 <= margin < math.pi:
             raise ValueError(f"margin must be in [0, pi) radians, got {margin}")
         self.margin = margin
-        self.scale = scale
+        self.scale = self.logit_scale = scale
         self.variant = variant
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        cosine = pairs.scores.clamp(min=1e-10) if self.variant == "as-coded" else pairs.scores
-        targets = TargetLogits(self.scale * cosine, pairs.positives, pairs.labels)
-        target = targets.logits / self.scale
-        target = target + (target.clamp(-1.0, 1.0) - target).detach()  # a cosine rounded above one keeps its gradient
-        distance = None
-        if pairs.anchors is not None and pairs.references is not None:
-            distance = _squared_distance(pairs.anchors.detach(), pairs.references.detach(), targets.index)
-        return pairs.per_sample(targets.cross_entropy(self.scale * add_angular_margin(target, self.margin, distance)))
+    def logits(self, scores: Tensor) -> Tensor:
+        return scores.clamp(min=1e-10 * self.scale) if self.variant == "as-coded" else scores
 
-
-def _squared_distance(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-    """Squared distances of each row of x (B, d) to the rows `index` (B, W) of y, (B, W)."""
-    rows = torch.arange(index.shape[0], device=index.device)[:, None].expand_as(index)
-    return gather_squared_euclidean(x, y, rows.reshape(-1), index.reshape(-1)).reshape(index.shape)
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy(add_margin_to_targets(targets, self.margin, self.scale))

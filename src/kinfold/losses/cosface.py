@@ -3,15 +3,16 @@
 import math
 
 import torch
+from torch import Tensor
 
 from kinfold.losses.checks import check_positive
-from kinfold.losses.cross_entropy import TargetLogits
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 
 
-class CosFace(Loss):
+class CosFace(ProxyLoss):
     """Mean cross-entropy of scale * cos(x, p_c), where the target class has scale * (cos - margin).
 
     The defaults are the paper's for faces, which the DRML tables also use.
@@ -43,10 +44,9 @@ class CosFace(Loss):
         super().__init__(reduction)
         check_positive(scale=scale)
         self.margin = margin
-        self.scale = scale
+        self.scale = self.logit_scale = scale
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        targets = TargetLogits(self.scale * pairs.scores, pairs.positives, pairs.labels)
-        return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy(targets.logits - self.scale * self.margin)

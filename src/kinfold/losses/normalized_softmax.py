@@ -3,15 +3,16 @@
 import math
 
 import torch
+from torch import Tensor
 
 from kinfold.losses.checks import check_positive
-from kinfold.losses.cross_entropy import cross_entropy
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 
 
-class NormalizedSoftmax(Loss):
+class NormalizedSoftmax(ProxyLoss):
     """Mean cross-entropy of cos(x, p_c) / temperature over all classes; no bias.
 
     log sum_c exp(cos(x, p_c) / temperature) - cos(x, p_y) / temperature
@@ -43,10 +44,9 @@ class NormalizedSoftmax(Loss):
         super().__init__(reduction)
         check_positive(temperature=temperature)
         self.temperature = temperature
+        self.logit_scale = 1.0 / temperature
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_sample(
-            cross_entropy(pairs.scores, pairs.positives, pairs.labels, scale=1.0 / self.temperature)
-        )
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy()

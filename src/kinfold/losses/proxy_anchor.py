@@ -7,8 +7,9 @@ from torch import Tensor
 
 from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp, softplus
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
+from kinfold.losses.proxy_loss import ProxyLoss
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.masks import count
 from kinfold.pairs.relation_source import RelationSource
@@ -41,7 +42,7 @@ def proxy_anchor(
     return pull, softplus(masked_logsumexp(similarity, negatives, scale) + scale * margin)
 
 
-class ProxyAnchor(Loss):
+class ProxyAnchor(ProxyLoss):
     """Mean pull over the classes in the batch plus mean push over all classes.
 
     Args:

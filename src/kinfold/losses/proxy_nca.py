@@ -4,39 +4,19 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.checks import check_positive
-from kinfold.losses.cross_entropy import TargetLogits
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 
 
-def proxy_nca(similarity: Tensor, positives: Tensor, labels: Tensor | None = None, *, scale: float = 3.0) -> Tensor:
-    """Loss of every sample, averaged over its classes if it has several.
+class ProxyNCA(ProxyLoss):
+    """Mean over samples of D_y + log sum_{c != y} exp(-D_c).
 
-    D_y + log sum_{c != y} exp(-D_c),   D_c = |scale x - scale p_c|^2 of unit vectors = scale^2 (2 - 2 s_c)
+    D_c = |scale x - scale p_c|^2 of unit vectors = scale^2 (2 - 2 cos(x, p_c)). The class of the sample is not in the
+    sum, so the loss can be negative.
 
-    The class of the sample is not in the sum, so the loss can be negative.
-
-    Args:
-        similarity: Cosines of samples and class vectors, (B, C).
-        positives: Boolean mask of the classes of each sample, (B, C).
-        labels: (B, 1), if every sample has exactly one class; faster than the mask.
-        scale: Length of the scaled vectors.
-
-    Returns:
-        (B,).
-
-    Examples:
-        >>> positives = torch.tensor([[True, False, False]])
-        >>> proxy_nca(torch.tensor([[1.0, 1.0, -1.0]]), positives).round(decimals=4) + 0.0
-        tensor([0.])
-    """
-    targets = TargetLogits(scale**2 * (2.0 * similarity - 2.0), positives, labels)  # -D
-    return targets.mean(targets.negatives - targets.logits)
-
-
-class ProxyNCA(Loss):
-    """Mean over samples. Proxies need a far larger learning rate than the network (published: 50 times).
+    Proxies need a far larger learning rate than the network (published: 50 times).
 
     Args:
         num_classes: Number of classes.
@@ -44,7 +24,15 @@ class ProxyNCA(Loss):
         scale: Length to which samples and proxies are scaled.
         generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
         reduction: "mean", "sum" or "none".
+
+    Examples:
+        >>> loss = ProxyNCA(num_classes=2, dim=2)
+        >>> loss.proxies.data = torch.eye(2)
+        >>> loss(torch.tensor([[1.0, 0.0]]), torch.tensor([0])).round(decimals=4)
+        tensor(-18., grad_fn=<RoundBackward1>)
     """
+
+    needs_negatives = True
 
     def __init__(
         self,
@@ -57,7 +45,8 @@ class ProxyNCA(Loss):
         super().__init__(reduction)
         check_positive(scale=scale)
         self.scale = scale
+        self.logit_scale = 2.0 * scale**2
         self.proxies = create_proxies(num_classes, dim, init="normal", scale=0.125, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        return pairs.per_anchor(proxy_nca(pairs.scores, pairs.positives, pairs.labels, scale=self.scale))
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.mean(targets.negatives - targets.logits)  # the constant of -D cancels

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.checks import check_positive
-from kinfold.losses.cross_entropy import TargetLogits
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 from kinfold.pairs.measures import safe_sqrt
 
 
@@ -34,7 +34,7 @@ def pool_centers(similarity: Tensor, temperature: float = 0.1) -> Tensor:
     return (torch.softmax(similarity / temperature, dim=1) * similarity).sum(dim=1)
 
 
-class SoftTriple(Loss):
+class SoftTriple(ProxyLoss):
     """Mean cross-entropy of scale * (S_c - margin on the target), plus a penalty on the spread of the centers.
 
     The penalty is `regularization` times half the mean distance between the centers of a class, so that a class uses no
@@ -68,17 +68,18 @@ class SoftTriple(Loss):
         super().__init__(reduction)
         check_positive(scale=scale, temperature=temperature)
         self.centers = centers
-        self.scale = scale
+        self.scale = self.logit_scale = scale
         self.margin = margin
         self.temperature = temperature
         self.regularization = regularization
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, centers, dim, init="uniform", scale=limit, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        similarity = pool_centers(pairs.scores.reshape(pairs.scores.shape[0], -1, self.centers), self.temperature)
-        targets = TargetLogits(self.scale * similarity, pairs.positives, pairs.labels)
-        return pairs.per_sample(targets.cross_entropy(targets.logits - self.scale * self.margin))
+    def logits(self, scores: Tensor) -> Tensor:
+        return pool_centers(scores, self.temperature * self.scale)
+
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy(targets.logits - self.scale * self.margin)
 
     def regularizer(self) -> Tensor | None:
         if self.centers == 1 or self.regularization == 0:

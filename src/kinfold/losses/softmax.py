@@ -3,15 +3,15 @@
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from kinfold.losses.cross_entropy import cross_entropy
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 
 
-class Softmax(Loss):
+class Softmax(ProxyLoss):
     """Mean cross-entropy of x . w_c + b_c over all classes. The class vectors w are `proxies`.
 
     log sum_c exp(x . w_c + b_c) - (x . w_y + b_y)
@@ -42,6 +42,5 @@ class Softmax(Loss):
         self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
         self.bias = nn.Parameter(torch.zeros(num_classes, device=self.proxies.device))
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        logits = pairs.scores + self.bias.to(pairs.scores.dtype)
-        return pairs.per_sample(cross_entropy(logits, pairs.positives, pairs.labels))
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy()

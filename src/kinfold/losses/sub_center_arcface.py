@@ -5,13 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from kinfold.losses.arcface import _squared_distance as compute_squared_distance
-from kinfold.losses.arcface import add_angular_margin
+from kinfold.losses.arcface import add_margin_to_targets
 from kinfold.losses.checks import check_positive
-from kinfold.losses.cross_entropy import TargetLogits
-from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
-from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.target_logits import TargetLogits
 
 
 def take_nearest_center(similarity: Tensor) -> Tensor:
@@ -30,7 +29,7 @@ def take_nearest_center(similarity: Tensor) -> Tensor:
     return similarity.amax(dim=2)
 
 
-class SubCenterArcFace(Loss):
+class SubCenterArcFace(ProxyLoss):
     """ArcFace with the similarity of the nearest of several centers in place of that of one class vector.
 
     cos(theta_c) = max over k of the cosine to center k of class c. Items with wrong labels and unusual items gather at
@@ -62,18 +61,12 @@ class SubCenterArcFace(Loss):
             raise ValueError(f"margin must be in [0, pi) radians, got {margin}")
         self.centers = centers
         self.margin = margin
-        self.scale = scale
+        self.scale = self.logit_scale = scale
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, centers, dim, init="uniform", scale=limit, generator=generator)
 
-    def terms(self, pairs: ScoredPairs) -> Terms:
-        similarity = pairs.scores.reshape(pairs.scores.shape[0], -1, self.centers)
-        targets = TargetLogits(self.scale * take_nearest_center(similarity), pairs.positives, pairs.labels)
-        target = targets.logits / self.scale
-        target = target + (target.clamp(-1.0, 1.0) - target).detach()  # a cosine rounded above one keeps its gradient
-        distance = None
-        if pairs.anchors is not None and pairs.references is not None:
-            center = similarity.detach().argmax(dim=2).gather(1, targets.index)
-            index = targets.index * self.centers + center
-            distance = compute_squared_distance(pairs.anchors.detach(), pairs.references.detach(), index)
-        return pairs.per_sample(targets.cross_entropy(self.scale * add_angular_margin(target, self.margin, distance)))
+    def logits(self, scores: Tensor) -> Tensor:
+        return take_nearest_center(scores)
+
+    def values(self, targets: TargetLogits) -> Tensor:
+        return targets.cross_entropy(add_margin_to_targets(targets, self.margin, self.scale))

@@ -1,0 +1,102 @@
+"""Losses with one term for each class, from chunks of classes: value and gradient in one pass, three products.
+
+The gradient by the class vectors is as large as they are. It is computed once and handed to autograd without a copy.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kinfold.losses.class_logits import ClassVectors
+from kinfold.losses.engine import PairProgram
+from kinfold.losses.terms import Terms
+from kinfold.losses.tiles import Tile
+from kinfold.pairs import normalize
+
+
+def compute_class_terms(program: PairProgram, vectors: Tensor, x: Tensor, *, unit: bool) -> Terms:
+    """Compute the reduced value of a loss whose anchors are class vectors.
+
+    Args:
+        program: The loss and its batch.
+        vectors: Class vectors, (C, d).
+        x: Samples as they are multiplied, (B, d).
+        unit: Whether the class vectors are still to be scaled to length one.
+
+    Returns:
+        Terms of one value.
+    """
+    counts = program.loss.counts(program.source) if program.loss.reduction == "mean" else None
+    value: Tensor = _Streamed.apply(_Stream(program, counts, unit), vectors, x)  # type: ignore[no-untyped-call]
+    return Terms.over(value, 1 if counts is None else (counts.sum() > 0))
+
+
+class _Stream:
+    """The chunks of a loss.
+
+    Args:
+        program: The loss and its batch.
+        counts: What the sums of the terms are divided by, (k,); None for reduction "sum".
+        unit: Whether the class vectors are scaled to length one.
+    """
+
+    def __init__(self, program: PairProgram, counts: Tensor | None, unit: bool) -> None:
+        self._program, self._counts, self._unit = program, counts, unit
+
+    def compute_whole(self, vectors: Tensor, x: Tensor) -> Tensor:
+        """Compute the value from all scores at once, with plain operations."""
+        y = normalize(vectors) if self._unit else vectors
+        return self._reduce(self._program.evaluate_whole(y, x))
+
+    def accumulate(self, vectors: Tensor, x: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor, list[Tensor | None]]:
+        """Compute the value, and the gradients by class vectors and samples that are wanted."""
+        total, program = x.new_zeros(()), self._program
+        by_vectors = torch.empty_like(vectors) if wanted[0] else None
+        by_samples = torch.zeros_like(x) if wanted[1] else None
+        for chunk in ClassVectors(vectors).plan(x.shape[0]):
+            relation = program.source.tile(chunk)
+            with torch.enable_grad():
+                stored = vectors[chunk].detach().requires_grad_(wanted[0])
+                y = normalize(stored) if self._unit else stored
+                scores = (y.detach() @ x.T).requires_grad_(any(wanted))
+                value = self._reduce(program.evaluate(Tile(chunk), scores, relation, y.detach(), x))
+            total += value.detach()
+            if not any(wanted):
+                continue
+            (slope,) = torch.autograd.grad(value, scores)
+            if by_samples is not None:
+                by_samples.addmm_(slope.T, y.detach())
+            if by_vectors is not None:
+                by_operand = slope @ x
+                by_vectors[chunk] = torch.autograd.grad(y, stored, by_operand)[0] if self._unit else by_operand
+        return total, [by_vectors, by_samples]
+
+    def _reduce(self, terms: Terms) -> Tensor:
+        if self._counts is None:
+            return terms.values.sum()
+        return terms._replace(counts=self._counts.to(terms.sums)).mean()
+
+
+class _Streamed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stream: _Stream, vectors: Tensor, x: Tensor) -> Tensor:
+        value, ctx.gradients = stream.accumulate(vectors, x.detach(), ctx.needs_input_grad[1:])
+        ctx.save_for_backward(vectors, x)
+        ctx.stream = stream
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        vectors, x = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # the gradient itself is to be differentiated: this needs all scores at once
+            requested = [t for t, w in zip((vectors, x), wanted, strict=True) if w]
+            value = ctx.stream.compute_whole(vectors, x)
+            slopes = iter(torch.autograd.grad(value, requested, outer[0], create_graph=True))
+            return None, *[next(slopes) if w else None for w in wanted]
+        if ctx.gradients is None:  # backward was called before, and the gradients belong to that call
+            ctx.gradients = ctx.stream.accumulate(vectors, x, wanted)[1]
+        gradients, ctx.gradients = ctx.gradients, None
+        is_one = outer[0].device.type == "cpu" and float(outer[0]) == 1.0
+        return None, *[g if g is None or is_one else g.mul_(outer[0]) for g in gradients]
