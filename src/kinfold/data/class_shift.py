@@ -1,8 +1,8 @@
 """Splits of the classes from near to far: how well does a space work for classes that are unlike the training classes?
 
-Every split trains on half of the classes and tests on the other half. What changes is the distance between the mean of the
-training classes and that of the test classes in a frozen space. The ladder follows the idea of Milbich et al., NeurIPS
-2021: swap single classes between the halves, and take splits at equal steps of the distance on the way.
+Every split trains on half of the classes and tests on the other half. What changes is the distance between the mean of
+the training classes and that of the test classes in a frozen space. The ladder follows the idea of Milbich et al.,
+NeurIPS 2021: swap single classes between the halves, and take splits at equal steps of the distance on the way.
 """
 
 from dataclasses import dataclass, replace
