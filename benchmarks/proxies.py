@@ -52,9 +52,9 @@ for step in range(steps):
 def multiply(x: Tensor, vectors: Tensor, size: int, scores: int) -> None:
     """The products of a loss over chunks of classes, with the scores computed once or twice."""
     by_samples, by_vectors = torch.zeros_like(x), torch.empty_like(vectors)
-    for part in vectors.split(size) if scores == 2 else ():
+    for part in torch.split(vectors, size) if scores == 2 else ():
         x @ part.T
-    for part, gradient in zip(vectors.split(size), by_vectors.split(size), strict=True):
+    for part, gradient in zip(torch.split(vectors, size), torch.split(by_vectors, size), strict=True):
         chunk = x @ part.T
         by_samples.addmm_(chunk, part)
         torch.mm(chunk.T, x, out=gradient)

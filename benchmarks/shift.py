@@ -9,6 +9,7 @@ continues.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from kinfold.data.class_shift import average_classes
 from kinfold.data.folds import SHIFTS
 from kinfold.experiments import Bench, Interval, Suite, compare_methods, compute_interval, run_bench
 
-METHODS = {
+METHODS: dict[str, dict[str, Any]] = {
     "untrained": {"loss": {"name": "contrastive"}, "model": {"head": "identity"}, "training": {"steps": 0}},
     "half-whiten": {"loss": {"name": "contrastive"}, "model": {"init": "half-whiten"}, "training": {"steps": 0}},
     "contrastive": {"loss": {"name": "contrastive"}},
