@@ -23,7 +23,14 @@ from benchmarks import evaluate as evaluation
 from benchmarks.losses import SIZES, floor
 from benchmarks.timing import about
 
-NUMBERS = {"recall@k": "recall@1", "precision@k": "precision@10", "rho@k": "rho@2", "tar@far=x": "tar@far=0.001"}
+NUMBERS = {
+    "recall@k": "recall@1",
+    "precision@k": "precision@10",
+    "rho@k": "rho@2",
+    "tar@far=x": "tar@far=0.001",
+    "threshold@far=x": "threshold@far=0.001",
+    "dir@far=x": "dir@far=0.01",
+}
 # rows, dimension, classes, noise: as the test classes of CUB
 SPACES = {"5,924 x 512, 100 classes": (5_924, 512, 100, 3.5)}
 PICTURES = {

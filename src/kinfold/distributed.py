@@ -121,6 +121,11 @@ class World:
         if self.size > 1:
             dist.all_reduce(values)
 
+    def maximize_in_place(self, values: Tensor) -> None:
+        """Replace `values` by their maximum over the processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(values, op=dist.ReduceOp.MAX)
+
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the process rank and world size that were passed, or those of torch.distributed.

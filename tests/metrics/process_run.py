@@ -23,6 +23,10 @@ METRICS = [
     "pr-auc",
     "eer",
     "tar@far=0.01",
+    "threshold@far=0.01",
+    "opis",
+    "dir@far=0.1",
+    "auroc-open",
 ]
 
 
@@ -30,6 +34,15 @@ def compute_results(world):
     x, labels = make_embeddings("clustered", n=900, d=16, classes=70)
     results = {"one set": evaluate(x, labels, metrics=METRICS, world=world)}
     results["gallery"] = evaluate(x[:300], labels[:300], x[300:], labels[300:], metrics=RETRIEVAL, world=world)
+    known = labels[300:] > 9  # ten classes are not in the gallery
+    results["open set"] = evaluate(
+        x[:300],
+        labels[:300],
+        x[300:][known],
+        labels[300:][known],
+        metrics=["opis", "dir@far=0.1", "auroc-open"],
+        world=world,
+    )
     results["tied"] = evaluate(*make_embeddings("tied", n=200), metrics=RETRIEVAL, world=world)
     curve, by_query = verify(x, labels, world=world), query_curves(x, labels, world=world)
     results["curves"] = [curve.false_accepts.sum().item(), by_query.tar.sum().item(), by_query.roc_auc]

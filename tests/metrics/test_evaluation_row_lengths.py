@@ -185,7 +185,55 @@ def pair_reference(scores, positive):
         "pr-auc": average_precision_score(positive, scores),
         "eer": fpr[low] + share * (fpr[high] - fpr[low]),
     }
-    return values | {f"tar@far={x}": tpr[fpr <= float(x)].max() for x in NUMBERS["x"]}
+    values |= {f"tar@far={x}": tpr[fpr <= float(x)].max() for x in NUMBERS["x"]}
+    return values | {f"threshold@far={x}": lowest_positive(scores, positive, float(x)) for x in NUMBERS["x"]}
+
+
+def lowest_positive(scores, positive, far):
+    """The lowest score of a positive pair at which at most a share `far` of negative pairs is accepted."""
+    allowed = [t for t in scores[positive] if (scores[~positive] >= t).mean() <= far]
+    return min(allowed, default=math.nan)
+
+
+def inconsistency(scores, labels, gallery_labels, same):
+    """opis by a loop over thresholds and classes."""
+    positive, counted = labels[:, None] == gallery_labels, ~np.eye(*scores.shape, dtype=bool) | (not same)
+    scores = scores.astype(np.float32).astype(np.float64)
+    ends = [lowest_positive(scores[counted], positive[counted], far) for far in (0.1, 0.01)]
+    variances = []
+    for number in range(33):
+        threshold = ends[0] + (ends[1] - ends[0]) * number / 32
+        utilities = []
+        for label in set(labels) & set(gallery_labels):
+            of_class = (labels == label)[:, None] & counted
+            accepted = (scores >= threshold - 1e-15)[of_class & positive].mean()
+            rejected = (scores < threshold - 1e-15)[of_class & ~positive].mean()
+            utilities += [2 * accepted * rejected / (accepted + rejected) if accepted + rejected else 0.0]
+        variances += [np.var(utilities)]
+    return np.mean(variances)
+
+
+def open_set_reference(scores, labels, gallery_labels, same):
+    """Identification by a loop over queries; within one set the class of each query is once left out."""
+    scores, known, correct, unknown = scores.astype(np.float32), [], [], []
+    for i, row in enumerate(scores):
+        use = np.arange(len(row)) != i if same else np.ones(len(row), bool)
+        nearest = max(np.flatnonzero(use), key=lambda j: (row[j], -j))
+        if labels[i] in gallery_labels[use]:
+            known += [row[nearest]]
+            correct += [gallery_labels[nearest] == labels[i]]
+        if same or labels[i] not in gallery_labels:
+            unknown += [row[gallery_labels != labels[i]].max()]
+    known, correct, unknown = np.array(known), np.array(correct), np.array(unknown)
+    if not len(unknown):
+        return {"auroc-open": math.nan} | {f"dir@far={x}": math.nan for x in NUMBERS["x"]}
+    above = (known[:, None] > unknown).mean() + (known[:, None] == unknown).mean() / 2
+    values = {"auroc-open": above}
+    for x in NUMBERS["x"]:
+        candidates = [-np.inf, *np.nextafter(unknown, np.float32(np.inf))]
+        threshold = min(t for t in candidates if (unknown >= t).mean() <= float(x))
+        values[f"dir@far={x}"] = (correct & (known >= threshold)).mean()
+    return values
 
 
 def split(mixture, dtype, same):
@@ -202,6 +250,8 @@ def reference(queries, gallery, same):
     values = retrieval_reference(scores, labels, gallery_labels, same)
     values |= cluster_reference(unit, labels, "") | cluster_reference(unit, coarse, "-coarse")
     values |= space_reference(unit, labels)
+    values |= {"opis": inconsistency(scores, labels, gallery_labels, same)}
+    values |= open_set_reference(scores, labels, gallery_labels, same)
     counted = np.tril(np.ones_like(scores, dtype=bool), -1) if same else np.ones_like(scores, dtype=bool)
     return values | pair_reference(scores[counted], (labels[:, None] == gallery_labels)[counted])
 
@@ -217,8 +267,9 @@ def test_every_metric_equals_numpy(mixture, dtype, same):
     assert set(values) == set(expected), "the reference must know every registered metric"
     for name, value in values.items():
         # pairs of almost one score may be ordered by the rounding of rows; metrics of ranks are unambiguous
-        close = 2e-4 if name in ("roc-auc", "pr-auc", "eer") else 1e-5 if name in SPACE else 1e-12
-        assert value == pytest.approx(expected[name], abs=close), name
+        close = 2e-4 if name in ("roc-auc", "pr-auc", "eer", "auroc-open", "opis") else 1e-5 if name in SPACE else 1e-12
+        close = 1e-6 if name.startswith("threshold") else close  # scores are rounded to float32
+        assert value == pytest.approx(expected[name], abs=close, nan_ok=True), name
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one set", "gallery"])

@@ -15,7 +15,8 @@ from kinfold.experiments.table_styles import STYLES, Style, TableStyle
 from kinfold.registry import check_known, suggest
 from kinfold.training.loop.selection import is_better
 
-NOT_PERCENT = ("rho", "uniformity", "alignment", "intra", "inter", "density")  # metrics that are not fractions
+# metrics that are not fractions
+NOT_PERCENT = ("rho", "uniformity", "alignment", "intra", "inter", "density", "threshold", "opis")
 BOLD_NOTE = "{}: the best, significantly better than every other method"
 START, GAIN = "start", "gain"  # headings: score before training, and what training added
 ENOUGH_REPEATS = 5  # comparisons of fewer repeats carry a caution

@@ -18,16 +18,29 @@ from kinfold.metrics._ranking.query_gallery import Distance, QueryGallery
 from kinfold.metrics._ranking.ranker import Ranker
 from kinfold.metrics._ranking.relevance import Relevance
 from kinfold.metrics.agreement import build_contingency
+from kinfold.metrics.class_rates import compute_class_rates
 from kinfold.metrics.clustering import k_means
 from kinfold.metrics.evaluation_result import Evaluation
 from kinfold.metrics.inputs import Embeddings, prepare_inputs
 from kinfold.metrics.intervals import bootstrap
 from kinfold.metrics.lookup import DEFAULT_METRICS, find_metric, uses_coarse_labels, uses_gallery
-from kinfold.metrics.metric_kinds import ClusteringMetric, EmbeddingSpaceMetric, Metric, PairMetric, RetrievalMetric
+from kinfold.metrics.metric_kinds import (
+    ClassRateMetric,
+    ClusteringMetric,
+    EmbeddingSpaceMetric,
+    Metric,
+    OpenSetMetric,
+    PairMetric,
+    RetrievalMetric,
+)
+from kinfold.metrics.open_set_scores import compute_open_set_scores
+from kinfold.metrics.retrieval import recall
 from kinfold.metrics.verification_curve import compute_curve
 from kinfold.pairs.labels import Labels, encode, reindex
 
-Kind = TypeVar("Kind", RetrievalMetric, ClusteringMetric, EmbeddingSpaceMetric, PairMetric)
+Kind = TypeVar(
+    "Kind", RetrievalMetric, ClusteringMetric, EmbeddingSpaceMetric, PairMetric, ClassRateMetric, OpenSetMetric
+)
 Progress: TypeAlias = Callable[[str, float], None]
 _LEVEL = 0.95
 
@@ -154,9 +167,18 @@ def examine(
             report("space", number / len(space))
             values[name] = space_metric.value(query_gallery.queries, codes, world)
         curve = None
-        if pairs := _select(selected, PairMetric):
+        pairs, by_class = _select(selected, PairMetric), _select(selected, ClassRateMetric)
+        if pairs or by_class:
             curve = compute_curve(query_gallery, relevance, world, progress=partial(report, "pairs"))
             values |= {name: pair_metric.value(curve) for name, pair_metric in pairs.items()}
+        if curve is not None and by_class:
+            rates = compute_class_rates(query_gallery, relevance, curve, world, progress=partial(report, "classes"))
+            values |= {name: class_metric.value(rates) for name, class_metric in by_class.items()}
+        if open_set := _select(selected, OpenSetMetric):
+            nearest = {"recall@1": recall(1)}
+            is_correct = _compute_retrieval(query_gallery, relevance, nearest, memory_limit, world, report)["recall@1"]
+            scores = compute_open_set_scores(query_gallery, relevance, is_correct, world, partial(report, "open set"))
+            values |= {name: open_metric.value(scores) for name, open_metric in open_set.items()}
     limits = {} if intervals is None else bootstrap(per_query, query_class.to(device), intervals, level, seed)
     return Evaluation(
         {name: values[name] for name in selected},

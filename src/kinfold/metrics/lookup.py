@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from kinfold import registry
-from kinfold.metrics.metric_kinds import ClusteringMetric, Metric, PairMetric, RetrievalMetric
+from kinfold.metrics.metric_kinds import ClusteringMetric, EmbeddingSpaceMetric, Metric
 
 DEFAULT_METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "r-precision", "map@r")
 _PARAMETER = re.compile(r"(?<=[@=])[kx]$")  # k is an integer, x a number
@@ -49,7 +49,7 @@ def find_metric(name: str) -> Metric:
 
 def uses_gallery(names: Iterable[str]) -> bool:
     """Whether one of the metrics uses a gallery: metrics of clusters and of the embedding space do not."""
-    return any(isinstance(find_metric(name), RetrievalMetric | PairMetric) for name in names)
+    return any(not isinstance(find_metric(name), ClusteringMetric | EmbeddingSpaceMetric) for name in names)
 
 
 def uses_coarse_labels(names: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The four kinds of metrics: what a metric is computed from."""
+"""The six kinds of metrics: what a metric is computed from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from torch import Tensor
 from kinfold.distributed import World
 from kinfold.metrics._ranking.depth import RankDepth
 from kinfold.metrics.agreement import Contingency
+from kinfold.metrics.class_rates import ClassRates
+from kinfold.metrics.open_set_scores import OpenSetScores
 from kinfold.metrics.verification_curve import VerificationCurve
 
 
@@ -66,4 +68,28 @@ class PairMetric:
     value: Callable[[VerificationCurve], float]
 
 
-Metric: TypeAlias = RetrievalMetric | ClusteringMetric | EmbeddingSpaceMetric | PairMetric
+@dataclass(frozen=True)
+class ClassRateMetric:
+    """A metric of the accept rates of every class at several thresholds.
+
+    Args:
+        value: Function of the rates of the classes.
+    """
+
+    value: Callable[[ClassRates], float]
+
+
+@dataclass(frozen=True)
+class OpenSetMetric:
+    """A metric of the nearest item of queries whose class is in the gallery, and of queries whose class is not.
+
+    Args:
+        value: Function of the scores of both.
+    """
+
+    value: Callable[[OpenSetScores], float]
+
+
+Metric: TypeAlias = (
+    RetrievalMetric | ClusteringMetric | EmbeddingSpaceMetric | PairMetric | ClassRateMetric | OpenSetMetric
+)

@@ -1,10 +1,18 @@
-"""Registered metrics of clusters, of the embedding space and of pairs. Those of rankings are in `retrieval`.
+"""Registered metrics of clusters, the embedding space, pairs and open sets. Those of rankings are in `retrieval`.
 
 Each function returns what its metric is computed from, and how.
 """
 
 from kinfold.metrics import agreement, embedding_space
-from kinfold.metrics.metric_kinds import ClusteringMetric, EmbeddingSpaceMetric, PairMetric
+from kinfold.metrics.class_rates import ClassRates
+from kinfold.metrics.metric_kinds import (
+    ClassRateMetric,
+    ClusteringMetric,
+    EmbeddingSpaceMetric,
+    OpenSetMetric,
+    PairMetric,
+)
+from kinfold.metrics.open_set_scores import OpenSetScores
 from kinfold.metrics.verification_curve import VerificationCurve
 
 
@@ -110,6 +118,53 @@ def tar_at_far(far: float) -> PairMetric:
     Args:
         far: The false-accept rate, from 0 to 1.
     """
+    _check_rate(far)
+    return PairMetric(lambda curve: curve.tar_at_far(far))
+
+
+def threshold_at_far(far: float) -> PairMetric:
+    """Threshold of `tar@far`: the lowest score of a positive pair with at most a share `far` of negatives above.
+
+    It is a similarity, or a distance for "euclidean". It is measured on these classes. For classes never seen,
+    `kinfold calibrate` chooses a threshold.
+
+    Args:
+        far: The false-accept rate, from 0 to 1.
+    """
+    _check_rate(far)
+    return PairMetric(lambda curve: curve.threshold_at_far(far))
+
+
+def opis() -> ClassRateMetric:
+    """Operating-point inconsistency: variance over classes of F(t), averaged over thresholds (Zhang et al., 2024).
+
+    F(t) = 2 TAR (1 - FAR) / (TAR + 1 - FAR) of the pairs of one class. The 33 thresholds are spaced evenly from
+    threshold@far=0.1 to threshold@far=0.01 of all pairs. Zero: one threshold serves all classes alike.
+    """
+    return ClassRateMetric(ClassRates.inconsistency)
+
+
+def dir_at_far(far: float) -> OpenSetMetric:
+    """Detection and identification rate of an open set (Phillips et al., 2011).
+
+    Share of queries of enrolled classes whose nearest item is of their class and above the threshold at which at most a
+    share `far` of queries of other classes is accepted. Within one set each class is once left out of the gallery.
+
+    Args:
+        far: The false-positive identification rate, from 0 to 1.
+    """
+    _check_rate(far)
+    return OpenSetMetric(lambda scores: scores.identification_rate(far))
+
+
+def auroc_open() -> OpenSetMetric:
+    """P(a query of an enrolled class is nearer to its nearest item than a query of another class) + P(equal) / 2.
+
+    Within one set each class is once left out of the gallery.
+    """
+    return OpenSetMetric(OpenSetScores.roc_auc)
+
+
+def _check_rate(far: float) -> None:
     if not 0.0 <= far <= 1.0:
         raise ValueError(f"the false-accept rate must be between 0 and 1, got {far}")
-    return PairMetric(lambda curve: curve.tar_at_far(far))

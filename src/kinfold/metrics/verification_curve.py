@@ -92,8 +92,22 @@ class VerificationCurve:
         """Return the highest true-accept rate at a threshold whose false-accept rate is at most `far`."""
         if not (self.positives and self.negatives):
             return math.nan
-        allowed = self.false_accepts / self.negatives <= far
-        return float(self.true_accepts[allowed].max() / self.positives) if bool(allowed.any()) else 0.0
+        allowed = self._count_allowed(far)
+        return float(self.true_accepts[allowed - 1] / self.positives) if allowed else 0.0
+
+    def threshold_at_far(self, far: float) -> float:
+        """Return the last threshold whose false-accept rate is at most `far`, NaN if there is none.
+
+        It is the score of a positive pair: the true-accept rate there is `tar_at_far(far)`.
+        """
+        if not (self.positives and self.negatives):
+            return math.nan
+        allowed = self._count_allowed(far)
+        return float(self.thresholds[allowed - 1]) if allowed else math.nan
+
+    def _count_allowed(self, far: float) -> int:
+        """Return how many thresholds, from the strictest on, have a false-accept rate of at most `far`."""
+        return int((self.false_accepts / self.negatives <= far).sum())
 
 
 def compute_curve(
@@ -146,7 +160,7 @@ def _count_between(
     counts = torch.zeros(2, 2 * edges.shape[0] + 1, dtype=torch.int64, device=edges.device)
     # pairs below every positive pair are counted by the caller; rounding could lower a positive pair by a little
     lowest = torch.nextafter(torch.nextafter(edges[0], -closed_edges[-1]), -closed_edges[-1])
-    for i, j, scores in _score_blocks(query_gallery, world):
+    for i, j, scores in score_blocks(query_gallery, world):
         if progress is not None:
             progress(i.start / query_gallery.queries.shape[0])
         above = scores >= lowest
@@ -191,11 +205,19 @@ def _list_bin_edges(query_gallery: QueryGallery) -> Tensor:
     return torch.linspace(-largest, largest, _BINS, device=device)
 
 
-def _score_blocks(query_gallery: QueryGallery, world: World) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield (rows, columns, float32 scores) of all pairs; within one set only blocks on and above the diagonal."""
+def score_blocks(
+    query_gallery: QueryGallery, world: World, whole: bool = False
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield (rows, columns, float32 scores) of all pairs, each process its share of the blocks.
+
+    Args:
+        query_gallery: The rows.
+        world: The processes that share the work.
+        whole: Whether blocks below the diagonal are needed too, within one set.
+    """
     rows, columns = query_gallery.queries.shape[0], query_gallery.size
     starts = [(i, j) for i in range(0, rows, _ROWS_PER_BLOCK) for j in range(0, columns, _COLUMNS_PER_BLOCK)]
-    if query_gallery.is_same_set:
+    if query_gallery.is_same_set and not whole:
         starts = [(i, j) for i, j in starts if j + _COLUMNS_PER_BLOCK > i]
     for i, j in starts[world.rank :: world.size]:
         left, right = slice(i, min(rows, i + _ROWS_PER_BLOCK)), slice(j, min(columns, j + _COLUMNS_PER_BLOCK))

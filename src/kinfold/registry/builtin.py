@@ -148,5 +148,9 @@ BUILTIN: dict[str, dict[str, str]] = {
         "pr-auc": "kinfold.metrics.registered:pr_auc",
         "eer": "kinfold.metrics.registered:eer",
         "tar@far=x": "kinfold.metrics.registered:tar_at_far",
+        "threshold@far=x": "kinfold.metrics.registered:threshold_at_far",
+        "opis": "kinfold.metrics.registered:opis",
+        "dir@far=x": "kinfold.metrics.registered:dir_at_far",
+        "auroc-open": "kinfold.metrics.registered:auroc_open",
     },
 }

@@ -75,6 +75,6 @@ def build_relevance(labels: Tensor, gallery_labels: Tensor | None) -> Relevance:
     start = size.cumsum(0) - size
     if gallery_labels is None:
         return Relevance(members, start, size, codes, True)
-    position = torch.searchsorted(classes, labels).clamp(max=classes.shape[0] - 1)
+    position = torch.searchsorted(classes, labels.contiguous()).clamp(max=classes.shape[0] - 1)
     query_class = torch.where(classes[position] == labels, position, -1)
     return Relevance(members, start, size, query_class, False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # metrics of which smaller values are better
-SMALLER_IS_BETTER = ("eer", "uniformity", "alignment", "intra", "rho")
+SMALLER_IS_BETTER = ("eer", "uniformity", "alignment", "intra", "rho", "opis")
 
 
 @dataclass
