@@ -10,6 +10,7 @@ import torch
 
 from kinfold import Gallery
 from kinfold.files.locks import FolderLockedError
+from kinfold.gallery import kept_index
 from kinfold.gallery.folder import GalleryFolder
 from tests.problems import generator
 
@@ -18,9 +19,11 @@ def rows(count, seed=0):
     return torch.randn(count, 6, generator=generator(seed))
 
 
-def make(path):
+def make(path, with_index=False):
     gallery = Gallery.create(path, dim=6)
     gallery.add(rows(8), ["a"] * 8, [f"old{i}" for i in range(8)])
+    if with_index:
+        gallery.build_index("faiss")
     return gallery
 
 
@@ -53,9 +56,14 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("with_index", [False, True], ids=["", "with an index"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, change, moment):
+def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, monkeypatch, change, moment, with_index):
+    if with_index:
+        pytest.importorskip("faiss")
+        monkeypatch.setattr(kept_index, "MIN_CHANGES", 1)  # the index is written with every change
+        monkeypatch.setattr(kept_index, "MAX_SHARE", 0.0)
     expected = make(tmp_path / "expected")
     before = {*expected.ids}
     CHANGES[change](expected)
@@ -64,7 +72,7 @@ def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, cha
     while killed:
         write += 1
         path = tmp_path / f"{write}"
-        make(path)
+        make(path, with_index)
         killed = kill_at(write, moment, lambda path=path: CHANGES[change](Gallery.open(path)))
         reopened = Gallery.open(path)
         reopened.verify()
@@ -76,7 +84,11 @@ def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, cha
         with GalleryFolder(path).edit():
             pass  # the next writer cleans up, whatever it does
         listed = {path.name for path in path.iterdir()}
-        assert len(listed) == 2 + 2 * reopened.info()["chunks"], "files that nobody lists are left"
+        assert len(listed) == 2 + with_index + 2 * reopened.info()["chunks"], "files that nobody lists are left"
+        if with_index:
+            ids = [f"new{i}" for i in range(5)] if change == "add" else ["old5"]
+            wanted = rows(5, seed=1) if change == "add" else rows(8)[5:6]
+            assert [entry[0] for entry in reopened.search(wanted, 1, approximate=True).ids] == ids
     assert write >= 4
 
 

@@ -197,7 +197,7 @@ def lowest_positive(scores, positive, far):
 
 def inconsistency(scores, labels, gallery_labels, same):
     """opis by a loop over thresholds and classes."""
-    positive, counted = labels[:, None] == gallery_labels, ~np.eye(*scores.shape, dtype=bool) | (not same)
+    positive, counted = labels[:, None] == gallery_labels, np.eye(*scores.shape) * same == 0
     scores = scores.astype(np.float32).astype(np.float64)
     ends = [lowest_positive(scores[counted], positive[counted], far) for far in (0.1, 0.01)]
     variances = []
@@ -224,15 +224,13 @@ def open_set_reference(scores, labels, gallery_labels, same):
             correct += [gallery_labels[nearest] == labels[i]]
         if same or labels[i] not in gallery_labels:
             unknown += [row[gallery_labels != labels[i]].max()]
-    known, correct, unknown = np.array(known), np.array(correct), np.array(unknown)
-    if not len(unknown):
+    if not unknown:
         return {"auroc-open": math.nan} | {f"dir@far={x}": math.nan for x in NUMBERS["x"]}
-    above = (known[:, None] > unknown).mean() + (known[:, None] == unknown).mean() / 2
-    values = {"auroc-open": above}
+    values = {"auroc-open": np.mean([(k > u) + (k == u) / 2 for k in known for u in unknown])}
     for x in NUMBERS["x"]:
-        candidates = [-np.inf, *np.nextafter(unknown, np.float32(np.inf))]
-        threshold = min(t for t in candidates if (unknown >= t).mean() <= float(x))
-        values[f"dir@far={x}"] = (correct & (known >= threshold)).mean()
+        candidates = [-np.inf, *np.nextafter(np.array(unknown), np.float32(np.inf))]
+        threshold = min(t for t in candidates if np.mean([u >= t for u in unknown]) <= float(x))
+        values[f"dir@far={x}"] = np.mean([right and k >= threshold for k, right in zip(known, correct, strict=True)])
     return values
 
 

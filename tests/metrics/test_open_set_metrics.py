@@ -106,7 +106,7 @@ def test_inconsistency_equals_a_loop(distance):
     ends = [sign * curve.threshold_at_far(far) for far in (0.1, 0.01)]
     not_self = ~np.eye(90, dtype=bool)
     variances = []
-    for t in np.linspace(*ends, 33):
+    for t in np.linspace(ends[0], ends[1], 33):
         utilities = []
         for label in range(9):
             rows = (labels == label)[:, None] & not_self

@@ -110,10 +110,13 @@ def search(
     upgrade: Annotated[
         Path | None, typer.Option(help="A map of `kinfold upgrade`, for the run of a newer model.")
     ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Take candidates from the index of `kinfold gallery index`.")
+    ] = False,
     as_json: AsJson = False,
     plugin: Plugins = None,
 ) -> None:
-    """Find the nearest items of a query, exactly, by cosine.
+    """Find the nearest items of a query by cosine, exactly or with an index.
 
     Example: `kinfold gallery search birds.gallery wren.jpg --run runs/birds`
     """
@@ -124,9 +127,10 @@ def search(
 
     opened = Gallery.open(gallery)
     if upgrade is None:
-        matches = opened.search(_read_query(query, run), k, run=None if run is None else open_for_use(run))
+        model = None if run is None else open_for_use(run)
+        matches = opened.search(_read_query(query, run), k, run=model, approximate=approximate)
     else:
-        matches = _search_mapped(opened, query, run, upgrade, k)
+        matches = _search_mapped(opened, query, run, upgrade, k, approximate)
     if as_json:
         results = [[match.to_dict() for match in each] for each in matches]
         echo(json.dumps({"gallery": str(gallery), "items": len(opened), "queries": results}, indent=2))
@@ -140,6 +144,31 @@ def search(
         for rank, match in enumerate(each, start=1):
             table.add_row(str(number), str(rank), f"{match.similarity:.4f}", match.label, match.id)
     Console(file=sys.stdout).print(table)
+
+
+@app.command("index")
+def index(
+    gallery: Folder,
+    library: Annotated[str, typer.Option(help="faiss or usearch.")] = "faiss",
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the index.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build an index for `search --approximate` and keep it with the gallery; `add` and `remove` keep it up to date.
+
+    Example: `kinfold gallery index birds.gallery --library usearch`
+    """
+    from kinfold.gallery import Gallery
+
+    opened = Gallery.open(gallery)
+    if drop:
+        opened.drop_index()
+    else:
+        opened.build_index(library)  # type: ignore[arg-type]
+    facts = opened.info()["index"]
+    if as_json:
+        echo(json.dumps({"index": facts}))
+    else:
+        echo(f"{gallery}: " + (f"{facts['library']} index of {facts['items']:,} items" if facts else "no index"))
 
 
 @app.command("identify")
@@ -241,7 +270,9 @@ def _add(
     echo(f"{opened.folder}: {changes}, {len(opened):,} items of {facts['classes']:,} classes")
 
 
-def _search_mapped(opened: "Gallery", query: str, run: Path | None, upgrade: Path, k: int) -> "Matches":
+def _search_mapped(
+    opened: "Gallery", query: str, run: Path | None, upgrade: Path, k: int, approximate: bool
+) -> "Matches":
     """Search with the embeddings of a newer run, mapped to the space of the gallery."""
     from kinfold.embedding import fingerprint_run
     from kinfold.gallery.upgrade import SpaceMap
@@ -251,7 +282,8 @@ def _search_mapped(opened: "Gallery", query: str, run: Path | None, upgrade: Pat
     newer, fitted = open_for_use(run), SpaceMap.load(upgrade)
     if fingerprint_run(newer) != fitted.source:
         raise ValueError(f"{upgrade} maps from another run than {run}: run `kinfold upgrade` with this one")
-    return opened.search(fitted(newer.embed(_read_query(query, run))), k, fingerprint=fitted.target)
+    rows = fitted(newer.embed(_read_query(query, run)))
+    return opened.search(rows, k, fingerprint=fitted.target, approximate=approximate)
 
 
 def _load_items(items: str) -> Any:

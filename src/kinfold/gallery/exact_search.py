@@ -77,7 +77,7 @@ def _search_block(
     query, row, product = (torch.cat(parts) for parts in zip(*candidates, strict=True))
     keep = product >= floor[query]
     query, row = query[keep], row[keep]
-    return take_first(query, row, _exact_scores(queries, chunks, query, row), queries.shape[0], k)
+    return take_first(query, row, score_rows(queries, chunks, query, row), queries.shape[0], k)
 
 
 def _group_maxima(products: Tensor) -> Tensor:
@@ -100,8 +100,17 @@ def _find_reaching(products: Tensor, maxima: Tensor, floor: Tensor) -> tuple[Ten
     return query[entry], column[entry, offset]
 
 
-def _exact_scores(queries: Tensor, chunks: Sequence[Tensor], query: Tensor, row: Tensor) -> Tensor:
-    """Return the float64 products of queries and rows, (T,)."""
+def score_rows(queries: Tensor, chunks: Sequence[Tensor], query: Tensor, row: Tensor) -> Tensor:
+    """Return the float64 products of queries and rows.
+
+    Args:
+        queries: (Q, d).
+        chunks: (N_i, d) each.
+        query, row: A query and a row, counted over all chunks, for each product, (T,).
+
+    Returns:
+        (T,) float64.
+    """
     scores = torch.empty(row.shape[0], dtype=torch.float64)
     start = 0
     for chunk in chunks:

@@ -46,7 +46,17 @@ _SHAPE = {
         },
         None,
     ),
-    "index": ({"file": _FILE, "sha256": SHA256, "library": str, "next_key": int, "dead": int}, None),
+    "index": (
+        {
+            "file": _FILE,
+            "sha256": SHA256,
+            "library": re.compile("faiss|usearch"),
+            "next_key": IntegerRange(0, 1 << 62),
+            "count": IntegerRange(0, 1 << 40),
+            "dead": IntegerRange(0, 1 << 40),
+        },
+        None,
+    ),
 }
 
 

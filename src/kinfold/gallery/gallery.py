@@ -11,7 +11,7 @@ from torch import Tensor
 from kinfold.calibration.stored import select_unseen
 from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
-from kinfold.gallery import probes
+from kinfold.gallery import kept_index, probes
 from kinfold.gallery.chunk_list import append_items, drop_items
 from kinfold.gallery.folder import GalleryFolder
 from kinfold.gallery.inputs import check_distance, check_unique, get_dim, to_strings
@@ -143,11 +143,15 @@ class Gallery(GalleryReader):
                     drop_items(self._files, manifest, "ids", unique)
             manifest["next_key"] = first_key + len(names)
             append_items(self._files, manifest, rows, table)
+            kept_index.follow(self._files, manifest)
         self.refresh()
         return len(table)
 
     def remove(self, ids: Sequence[str] | None = None, labels: Sequence[str] | None = None) -> int:
         """Remove items by their ids, or all items of some classes. The chunks that hold them are written again.
+
+        An index (`build_index`) cannot forget single items: it leaves them out of every result, and is built again once
+        they are a tenth of it.
 
         Args:
             ids: Ids of items.
@@ -171,8 +175,38 @@ class Gallery(GalleryReader):
             if missing:
                 raise ValueError(f"{self.folder} has no item with the {column[:-1]} {missing[0]!r}")
             removed = drop_items(self._files, manifest, column, wanted)
+            kept_index.follow(self._files, manifest)
         self.refresh()
         return removed
+
+    def build_index(self, library: kept_index.Library = "faiss") -> None:
+        """Build a graph index (HNSW) of all items for `search(approximate=True)`, and keep it in the folder.
+
+        `add` and `remove` keep it up to date. Items that were added wait until they are a tenth of the index (and more
+        than 4,096), and are searched exactly until then. Items that were removed are never returned. Their vectors stay
+        in the file of the index until they are a tenth of it, when it is built again: call this method to be rid of
+        them at once.
+
+        Args:
+            library: "faiss" or "usearch", which must be installed.
+
+        Raises:
+            ImportError: The library is not installed.
+            FolderLockedError: Another process writes to the gallery.
+        """
+        with self._files.edit() as manifest:
+            kept_index.build(self._files, manifest, library)
+        self.refresh()
+
+    def drop_index(self) -> None:
+        """Delete the index; approximate search needs a new one.
+
+        Raises:
+            FolderLockedError: Another process writes to the gallery.
+        """
+        with self._files.edit() as manifest:
+            manifest["index"] = None
+        self.refresh()
 
     def calibrate(
         self, run: EmbeddingRun, far: float = 1e-2, *, split: str | None = None, seed: int = 0

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.gallery import kept_index
 from kinfold.gallery.chunks import GalleryChunk
 from kinfold.gallery.exact_search import search_chunks
 from kinfold.gallery.folder import GalleryFolder
@@ -34,6 +35,7 @@ class GalleryReader:
         self._manifest: dict[str, Any] = {}
         self._chunks: list[GalleryChunk] = []
         self._threshold: OpenSetThreshold | None = None
+        self._index: kept_index.KeptIndex | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -113,6 +115,7 @@ class GalleryReader:
             "bytes": sum(sizes),
             "model": self._manifest["model"],
             "fingerprint": self.fingerprint,
+            "index": self._describe_index(),
             "threshold": None if self._manifest["open_set"] is None else self.open_set_threshold().to_dict(),
             "verified": verify,
         }
@@ -130,6 +133,8 @@ class GalleryReader:
             probes = self._files.open_chunk(self._manifest["open_set"], self.dim)
             probes.read_vectors()
             probes.read_items()
+        if self._manifest["index"] is not None:
+            self._files.open_file(self._manifest["index"]).read()
 
     def search(
         self,
@@ -138,6 +143,7 @@ class GalleryReader:
         *,
         run: EmbeddingRun | None = None,
         fingerprint: str | None = None,
+        approximate: bool = False,
     ) -> Matches:
         """Find the nearest items of each query by the exact cosine.
 
@@ -146,16 +152,23 @@ class GalleryReader:
             k: The number of items for each query.
             run: The run that embeds.
             fingerprint: The fingerprint of the model that made the embeddings, where there is no run.
+            approximate: Take candidates from the index that `build_index` keeps: faster in large galleries, but a near
+                item may be missed. The similarities and the order of what is returned are exact all the same.
 
         Raises:
-            ValueError: The queries are of another model or of another length, or the gallery is empty or damaged.
+            ValueError: The queries are of another model or of another length, or the gallery is empty or damaged, or
+                it has no index for an approximate search.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         if not len(self):
             raise ValueError(f"{self.folder} is empty: add items first")
-        similarities, rows = search_chunks(self._prepare(queries, run, fingerprint), self.chunks, k)
-        return self.describe(similarities, rows)
+        vectors = self._prepare(queries, run, fingerprint)
+        if not approximate:
+            return self.describe(*search_chunks(vectors, self.chunks, k))
+        if self._index is None:
+            self._index = kept_index.read(self._files, self._manifest)
+        return self.describe(*self._index.search(vectors, self.chunks, self.items.keys, k))
 
     def describe(self, similarities: Tensor, rows: Tensor) -> Matches:
         """Return positions in the gallery (Q, k) with what is known of the items."""
@@ -239,5 +252,14 @@ class GalleryReader:
         self._chunks = [
             mapped.get(entry["vectors"]["file"]) or self._files.open_chunk(entry, dim) for entry in manifest["chunks"]
         ]
+        if manifest["index"] is None or manifest["index"] != self._manifest.get("index"):
+            self._index = None
         self._manifest = manifest
         self._threshold = None
+
+    def _describe_index(self) -> dict[str, Any] | None:
+        entry = self._manifest["index"]
+        if entry is None:
+            return None
+        live = entry["count"] - entry["dead"]
+        return {"library": entry["library"], "items": live, "waiting": len(self) - live, "removed": entry["dead"]}
