@@ -116,7 +116,7 @@ def test_a_damaged_index_is_noticed(gallery):
 
 
 def test_without_the_library_the_index_waits(gallery, monkeypatch):
-    monkeypatch.setattr(kept_index.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     gallery.add(rows(60, seed=7), ["later"] * 60)
     assert gallery.info()["index"]["waiting"] == 60
     assert measure_recall(gallery, rows(30, seed=8)) > 0.99
@@ -128,7 +128,7 @@ def test_an_approximate_search_needs_an_index(tmp_path):
     with pytest.raises(ValueError, match="kinfold gallery index"):
         made.search(rows(1), approximate=True)
     with pytest.raises(ValueError, match="faiss, usearch"):
-        made.build_index("annoy")  # type: ignore[arg-type]
+        made.build_index("annoy")
 
 
 def test_the_command_line_builds_searches_and_drops(capsys, monkeypatch, tmp_path):
