@@ -26,6 +26,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="The folder of a run, or of a repeat with all its folds.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="An .onnx file, or a .pt2 file of torch.export.")],
     tolerance: Annotated[float, typer.Option(help="The largest difference from the original to accept.")] = 1e-4,
+    full: Annotated[bool, typer.Option("--full", help="Full embeddings, also where `compress` chose a size.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plugin: Plugins = None,
 ) -> None:
@@ -34,10 +35,12 @@ def export(
     Example: `kinfold export runs/birds --out birds.onnx`
 
     The file contains the normalization of the pixels, and that of the embeddings where the run compares by cosine. It
-    is loaded and compared with the original on items of the run; if it differs, it is deleted (exit code 1).
+    is loaded and compared with the original on items of the run; if it differs, it is deleted (exit code 1). Where
+    `kinfold compress RUN` chose a size, the file returns codes of that dimension and precision.
     """
     from kinfold.calibration import read_calibration
     from kinfold.cli.progress import show_progress
+    from kinfold.embedding import read_run_size
     from kinfold.models.export import EXTENSIONS, DeployedModel, ExportError
     from kinfold.models.export import export as write
 
@@ -54,6 +57,7 @@ def export(
     if calibration is not None:
         about |= {"threshold": f"{calibration.threshold:.9g}", "far": f"{calibration.far:g}"}
         about |= {"threshold_kind": calibration.kind, "calibration_classes": str(calibration.classes)}
+    size = None if full else read_run_size(opened)
     network = copy.deepcopy(opened.model()).float().cpu().eval()
     normalize = None if pipeline is None else pipeline.normalize
     deployed = DeployedModel(network, normalize, unit=opened.distance == "cosine")
@@ -63,6 +67,7 @@ def export(
             report("compare with the run", 0.0)
             example = _check_example(opened, deployed, tolerance)
             report("compare with the run", 1.0)
+            deployed.output = None if size is None else size.create_output()
             report("write and check", 0.0)
             written = write(deployed, out, example, tolerance=tolerance, about=about)
             report("write and check", 1.0)
@@ -73,8 +78,7 @@ def export(
         content = {"path": str(out), "bytes": out.stat().st_size, "difference": written.difference}
         echo(json.dumps({**content, "tolerance": tolerance, "metadata": written.metadata}, indent=2))
         return
-    size = out.stat().st_size / 1e6
-    echo(f"{out}: {size:.1f} MB, differs from the original by at most {written.difference:.1e}")
+    echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB, differs from the original by at most {written.difference:.1e}")
     for key, value in written.metadata.items():
         text = value
         if pipeline is not None and key == "transform":

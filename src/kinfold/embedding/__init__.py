@@ -6,6 +6,7 @@
 | `encoders` | what embeds: a run, a backbone or plain pixels |
 | `writer` | embeddings in an .npz file, written so that an interrupted process can continue |
 | `quantization` | fewer dimensions, int8 and binary codes, with exact rescoring |
+| `stored_size` | the size that was chosen for a run, for its exports |
 | `search` | exact nearest neighbors of a query in the embedding space of a run |
 """
 
@@ -13,6 +14,7 @@ from kinfold.embedding.compute import compute_embeddings
 from kinfold.embedding.encoders import Encoder, fingerprint_run, flatten_pixels
 from kinfold.embedding.quantization import Quantized, SizeRow, choose_size, compare_sizes, quantize
 from kinfold.embedding.search import SearchIndex, SearchItem, SearchResult
+from kinfold.embedding.stored_size import StoredSize, choose_run_size, read_run_size
 from kinfold.embedding.writer import embed_to_file
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "SearchItem",
     "SearchResult",
     "SizeRow",
+    "StoredSize",
+    "choose_run_size",
     "choose_size",
     "compare_sizes",
     "compute_embeddings",
@@ -29,4 +33,5 @@ __all__ = [
     "fingerprint_run",
     "flatten_pixels",
     "quantize",
+    "read_run_size",
 ]

@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
+from kinfold.models.code_output import CodeOutput
 from kinfold.models.embedder import Embedder
 from kinfold.optional import import_optional
 from kinfold.pairs import normalize as normalize_rows
@@ -28,6 +30,9 @@ Format = Literal["onnx", "torch"]
 EXTENSIONS: dict[str, Format] = {".onnx": "onnx", ".pt2": "torch"}
 METADATA = "kinfold.json"  # the extra file in the archive of torch.export
 _LARGEST = 2**31 - 2**20  # bytes: an .onnx file is one protobuf message, which ends at 2 GiB
+
+
+_CHANGED_CODES = 0.01  # share of codes that rounding may move to the next one
 
 
 class ExportError(RuntimeError):
@@ -52,28 +57,33 @@ class ExportedModel:
 class DeployedModel(nn.Module):
     """Normalization of pixels, network, and normalization of embeddings in one module.
 
-    uint8 images (B, C, H, W), already cropped to their size, or float32 features (B, d) -> float32 (B, dim).
+    uint8 images (B, C, H, W), already cropped to their size, or float32 features (B, d) -> float32 (B, dim), or codes.
 
     Args:
         embedder: The trained network.
         normalize: Normalization of uint8 images; None converts the input to float32.
         unit: Scale embeddings to unit length, for embeddings that are compared by cosine similarity.
+        output: Turns embeddings into codes of fewer dimensions and bits; None leaves them as they are.
 
     Examples:
         >>> DeployedModel(nn.Identity(), normalize=None, unit=True)(torch.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
 
-    def __init__(self, embedder: nn.Module, normalize: Normalize | None, unit: bool) -> None:
+    def __init__(
+        self, embedder: nn.Module, normalize: Normalize | None, unit: bool, output: CodeOutput | None = None
+    ) -> None:
         super().__init__()
         self.embedder = embedder
         self.normalize = normalize
         self.unit = unit
+        self.output = output
 
     def forward(self, inputs: Tensor) -> Tensor:
         inputs = inputs.to(torch.float32) if self.normalize is None else self.normalize(inputs)
         rows: Tensor = self.embedder(inputs)
-        return normalize_rows(rows) if self.unit else rows
+        rows = normalize_rows(rows) if self.unit else rows
+        return rows if self.output is None else self.output(rows)
 
 
 def export(
@@ -87,7 +97,9 @@ def export(
     """Write a model to a file, for batches of any size.
 
     The file is loaded and run on the example, on its first row alone and on random inputs. The difference from the
-    original is the largest one of any coordinate, divided by the largest coordinate if that is above 1.
+    original is the largest one of any coordinate, divided by the largest coordinate if that is above 1. Of int8 and
+    binary codes it is the share that differs, of which 1 % is accepted, since a value at a rounding boundary may fall
+    on either side.
 
     Args:
         deployed: The model.
@@ -124,10 +136,11 @@ def export(
             (_write_onnx if kind == "onnx" else _write_torch)(program, temporary, metadata)
             written = (_read_onnx if kind == "onnx" else _read_torch)(temporary)
             difference = _compute_difference(model, written, example)
-        if not difference <= tolerance:  # also for NaN
+        accepted = tolerance if model.output is None or model.output.precision == "float32" else _CHANGED_CODES
+        if not difference <= accepted:  # also for NaN
             raise ExportError(
                 f"the written model differs from the original by {difference:.2g}, more than the tolerance "
-                f"{tolerance:.2g}; nothing was kept. A larger tolerance accepts it, the other format may agree better"
+                f"{accepted:.2g}; nothing was kept. A larger tolerance accepts it, the other format may agree better"
             )
         os.replace(temporary, path)
     finally:
@@ -166,6 +179,8 @@ def _describe(model: DeployedModel, example: Tensor) -> dict[str, str]:
     with torch.inference_mode():
         dim = model(example[:1]).shape[1]
     facts = {"kinfold": __version__, "dim": str(dim), "unit": "yes" if model.unit else "no"}
+    if model.output is not None:
+        facts |= {"dim": str(model.output.dim), "precision": model.output.precision}
     if example.ndim == 2:
         return {**facts, "input": "float32 features (B, d)", "size": str(example.shape[1])}
     _, channels, height, width = example.shape
@@ -254,12 +269,26 @@ def _compute_difference(model: DeployedModel, written: Callable[[Tensor], Tensor
                 raise ExportError(
                     f"the written model returns {tuple(computed.shape)} instead of {tuple(expected.shape)}"
                 )
+            if expected.dtype != torch.float32:
+                worst = max(worst, _count_changes(computed, expected))
+                continue
             scale = max(1.0, float(expected.abs().max()))
             difference = float((computed - expected).abs().max()) / scale
             worst = difference if not difference <= worst else worst  # keeps a NaN
             if worst != worst:
                 break
     return worst
+
+
+def _count_changes(computed: Tensor, expected: Tensor) -> float:
+    """Return the share of codes that differ: of int8, by one step at most; of packed bits, share of the bits."""
+    if computed.dtype != expected.dtype:
+        raise ExportError(f"the written model returns {computed.dtype} instead of {expected.dtype}")
+    if expected.dtype == torch.uint8:
+        bits = [torch.stack([codes >> shift & 1 for shift in range(8)]) for codes in (computed, expected)]
+        return float((bits[0] != bits[1]).float().mean())
+    steps = (computed.int() - expected.int()).abs()
+    return math.inf if int(steps.max()) > 1 else float((steps > 0).float().mean())
 
 
 def _draw_inputs(example: Tensor) -> Tensor:
