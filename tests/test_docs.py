@@ -43,6 +43,7 @@ PACKAGES = [
     "audit",
     "board",
     "calibration",
+    "compat",
     "data",
     "dro",
     "embedding",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kinfold import audit as audit
     from kinfold import board as board
     from kinfold import calibration as calibration
+    from kinfold import compat as compat
     from kinfold import data as data
     from kinfold import distributed as distributed
     from kinfold import dro as dro
@@ -51,6 +52,7 @@ _LAZY = {
             "audit",
             "board",
             "calibration",
+            "compat",
             "data",
             "distributed",
             "dro",
@@ -94,6 +96,7 @@ __all__ = [
     "audit",
     "board",
     "calibration",
+    "compat",
     "data",
     "dro",
     "embedding",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from kinfold import data, metrics, models
+from kinfold import data, losses, metrics, models
 from kinfold.cli.main import main
 from kinfold.experiments.search.study import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
@@ -33,6 +33,15 @@ def _learner(folder):
     import kinfold
 
     kinfold.MetricLearner  # noqa: B018
+
+
+def _import_adapter(name):
+    """An adapter, imported anew."""
+    for module in [module for module in sys.modules if module.startswith("kinfold.compat.")]:
+        del sys.modules[module]
+    from kinfold import compat
+
+    return getattr(compat, name)
 
 
 def _figures(folder):
@@ -63,6 +72,14 @@ ASKED = [
     ),
     ("timm", "timm", lambda folder: models.create("timm/resnet18")),
     ("transformers", "transformers", lambda folder: models.create("transformers/facebook/dinov2-small")),
+    ("pml", "pytorch_metric_learning", lambda folder: _import_adapter("LossForPML")),
+    ("pml", "pytorch_metric_learning", lambda folder: losses.create("pml/CircleLoss")),
+    (
+        "sentence-transformers",
+        "sentence_transformers",
+        lambda folder: _import_adapter("LabelEvaluator")(["a"], [0]),
+    ),
+    ("mteb", "mteb", lambda folder: _import_adapter("ExactMetricsTask")(["a"], [0])),
     ("tensorboard", "tensorboard", create_tensorboard_logger),
     ("bench", "optuna", _search),
     ("cluster", "ray", lambda folder: RayCluster("local", jobs=1, threads=1)),
@@ -82,7 +99,7 @@ def without(monkeypatch):
         monkeypatch.setitem(sys.modules, package, None)
 
     monkeypatch.setattr(sys, "argv", sys.argv)
-    for name in [name for name in sys.modules if name.startswith("kinfold.learner")]:
+    for name in [name for name in sys.modules if name.startswith(("kinfold.learner", "kinfold.compat."))]:
         monkeypatch.setitem(sys.modules, name, sys.modules[name])
     return hide
 

@@ -44,6 +44,13 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     ),
     "timm": (("timm",), ("timm",), "its backbones, such as densenet201"),
     "transformers": (("transformers",), ("transformers",), "its backbones"),
+    "pml": (
+        ("pytorch_metric_learning",),
+        ("pytorch-metric-learning",),
+        "its losses, miners and samplers as pml/NAME, and ours in its loops",
+    ),
+    "sentence-transformers": (("sentence_transformers",), ("sentence-transformers",), "losses and evaluators for it"),
+    "mteb": (("mteb",), ("mteb",), "exact metrics of its models"),
     "tensorboard": (("tensorboard",), ("tensorboard",), "logs of training for TensorBoard"),
     "bench": (("optuna", "pyarrow"), ("optuna", "pyarrow"), "searches in a bench, and its results in Parquet"),
     "report": (

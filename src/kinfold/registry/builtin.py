@@ -154,3 +154,10 @@ BUILTIN: dict[str, dict[str, str]] = {
         "auroc-open": "kinfold.metrics.registered:auroc_open",
     },
 }
+
+# "pml/CircleLoss" is the loss CircleLoss of pytorch-metric-learning: kind -> prefix -> function that finds the rest
+LIBRARIES: dict[str, dict[str, str]] = {
+    "losses": {"pml": "kinfold.compat.pml_names:find_loss"},
+    "miners": {"pml": "kinfold.compat.pml_names:find_miner"},
+    "samplers": {"pml": "kinfold.compat.pml_names:find_sampler"},
+}

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from kinfold.registry.builtin import BUILTIN
+from kinfold.registry.builtin import BUILTIN, LIBRARIES
 from kinfold.registry.options import check_options
 
 _targets = {kind: {**targets} for kind, targets in BUILTIN.items()}
@@ -60,7 +60,7 @@ def resolve(kind: str, name: str) -> Any:
 
     Args:
         kind: Kind of object, such as "losses".
-        name: Registered name, such as "triplet".
+        name: Registered name, such as "triplet", or "pml/NAME" for NAME of pytorch-metric-learning.
 
     Returns:
         The class or function.
@@ -71,6 +71,10 @@ def resolve(kind: str, name: str) -> Any:
     targets = _targets_of(kind)
     if not isinstance(name, str):
         raise ValueError(f"a name in {kind} must be a string, got {name!r}; `kinfold list {kind}` shows all names")
+    library, _, rest = name.partition("/")
+    if name not in targets and rest and library in LIBRARIES.get(kind, {}):
+        module, attribute = LIBRARIES[kind][library].split(":")
+        return getattr(importlib.import_module(module), attribute)(rest)
     if name not in targets:
         noun = _SINGULAR.get(kind, kind.removesuffix("s"))
         hint = f"`kinfold list {kind}` shows all names, and --plugin FILE adds yours"
