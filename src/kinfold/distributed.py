@@ -89,7 +89,11 @@ class World:
         by_dtype: dict[torch.dtype, list[Tensor]] = {}
         for parameter in parameters:
             if parameter.grad is not None:
-                by_dtype.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+                gradient = parameter.grad
+                if gradient.is_sparse:  # with the same rows on every process: classes are not drawn by rank
+                    parameter.grad = gradient.coalesce()
+                    gradient = parameter.grad.values()
+                by_dtype.setdefault(gradient.dtype, []).append(gradient)
         for gradients in by_dtype.values():
             flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
             dist.all_reduce(flat)

@@ -27,6 +27,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "mixup": None,
     },
     "gc": {"variant": "gc", "training": {"precision": "float64"}},
+    "sampled classes": {"variant": "sampled classes", "training": {"precision": "float64"}},
     "memory": {"variant": "memory with draws", "training": {"precision": "float64", "micro_batch": 6}},
 }
 

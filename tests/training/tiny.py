@@ -17,6 +17,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "margin": {},
     "beta per class": {"loss": {"name": "margin", "num_classes": "auto"}, "optimizer": {"loss_lr": 0.1}},
     "proxy-anchor": {"loss": {"name": "proxy-anchor"}, "miner": None, "optimizer": {"loss_lr": 0.05}},
+    "sampled classes": {
+        "loss": {"name": "arcface", "class_share": 0.3},
+        "miner": None,
+        "optimizer": {"loss_lr": 0.05},
+    },
     "memory": {"loss": {"name": "contrastive"}, "miner": None, "memory": {"size": 40, "start": 5}},
     "memory with draws": {"memory": {"size": 50, "weight": 0.5}},
     "quadruplet": {"loss": {"name": "quadruplet"}, "miner": None},

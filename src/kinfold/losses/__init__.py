@@ -16,6 +16,7 @@ from kinfold.losses.mined import Mined
 from kinfold.losses.nested import Nested
 from kinfold.losses.parameter_groups import parameter_groups
 from kinfold.losses.proxy_loss import ProxyLoss
+from kinfold.losses.row_updates import update_rows
 from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
 
@@ -30,6 +31,7 @@ __all__ = [
     "Terms",
     "create",
     "parameter_groups",
+    "update_rows",
 ]
 
 

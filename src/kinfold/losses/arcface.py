@@ -64,7 +64,10 @@ class ArcFace(ProxyLoss):
         scale: Factor of the cosines.
         variant: "standard", or "as-coded": all cosines are clamped at zero from below, as in the code of Roth et al.;
             negative ones then have no gradient.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
     """
 
@@ -75,10 +78,11 @@ class ArcFace(ProxyLoss):
         margin: float = 0.5,
         scale: float = 16.0,
         variant: Literal["standard", "as-coded"] = "standard",
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(scale=scale)
         check_choice("variant", variant, ("standard", "as-coded"))
         if not 0 <= margin < math.pi:

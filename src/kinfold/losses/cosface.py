@@ -22,7 +22,10 @@ class CosFace(ProxyLoss):
         dim: Dimension of the embeddings.
         margin: Subtracted from the cosine of the target.
         scale: Factor of the cosines.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
     Examples:
@@ -38,10 +41,11 @@ class CosFace(ProxyLoss):
         dim: int,
         margin: float = 0.35,
         scale: float = 64.0,
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(scale=scale)
         self.margin = margin
         self.scale = self.logit_scale = scale

@@ -23,7 +23,10 @@ class NormalizedSoftmax(ProxyLoss):
         num_classes: Number of classes.
         dim: Dimension of the embeddings.
         temperature: Divisor of the cosines.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
     Examples:
@@ -38,10 +41,11 @@ class NormalizedSoftmax(ProxyLoss):
         num_classes: int,
         dim: int,
         temperature: float = 0.05,
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(temperature=temperature)
         self.temperature = temperature
         self.logit_scale = 1.0 / temperature

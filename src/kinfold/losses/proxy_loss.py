@@ -1,17 +1,22 @@
-"""Losses with class vectors, in chunks of classes if there are many."""
+"""Losses with class vectors, in chunks of classes if there are many, and with a share of them if that is asked for."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from kinfold.losses import tiles
 from kinfold.losses.class_logits import ClassLogits, ClassVectors, TargetClasses
+from kinfold.losses.class_sampling import draw_classes, select_rows
 from kinfold.losses.class_terms import compute_class_terms
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.proxies import check_class_range
 from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import PairBatch, normalize
-from kinfold.pairs.index_tuples import Tuples
+from kinfold.pairs import Labels, PairBatch, normalize
+from kinfold.pairs.index_tuples import IndexTensors, Tuples
+from kinfold.pairs.labels import encode
 from kinfold.pairs.masks import list_columns
 from kinfold.pairs.transforms import is_transformed
 
@@ -28,10 +33,17 @@ class ProxyLoss(Loss):
     sets `proxies_are_anchors` and implements `terms` and `counts`. With many classes both are computed in chunks of
     classes: no tensor of samples x classes is held.
 
+    With `class_share` below 1, a batch in training mode is compared with the classes that occur in it and a random
+    share of the others. The value is that of a loss with these classes only. The gradient of `proxies` and `bias` is
+    sparse: see `kinfold.losses.update_rows`. The state of the generator is part of `state_dict`.
+
     Args:
         reduction: "mean", "sum" or "none".
+        class_share: Share of the classes outside the batch that a batch is compared with, above 0 and at most 1.
+        generator: Its seed is that of the drawn classes.
 
     Attributes:
+        generator: Source of random numbers for the classes; exists if `class_share` is below 1.
         logit_scale: Factor of the scores.
         bias: Added to the score of each class, (C,), or None.
         needs_negatives: Whether a sample that belongs to every class is left out of the mean.
@@ -40,10 +52,80 @@ class ProxyLoss(Loss):
     logit_scale: float = 1.0
     bias: nn.Parameter | None
     needs_negatives: bool = False
+    generator: torch.Generator
+    generator_state: Tensor
 
-    def __init__(self, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self, reduction: Reduction = "mean", class_share: float = 1.0, generator: torch.Generator | None = None
+    ) -> None:
         super().__init__(reduction)
+        if not 0 < class_share <= 1:
+            raise ValueError(f"class_share must be above 0 and at most 1, got {class_share}; 1 uses all classes")
         self.register_parameter("bias", None)
+        self.class_share = class_share
+        self._uses_all = class_share == 1
+        if class_share < 1:
+            self.generator = torch.Generator().manual_seed(0 if generator is None else generator.initial_seed())
+            self.register_buffer("generator_state", self.generator.get_state())
+            self.register_state_dict_pre_hook(_save_generator)  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(_load_generator)  # type: ignore[no-untyped-call]
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        *,
+        relation: Tensor | None = None,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Labels | None = None,
+        ids: Tensor | None = None,
+        ref_ids: Tensor | None = None,
+        tuples: Tuples | IndexTensors | None = None,
+    ) -> Tensor:
+        options: dict[str, Any] = {
+            "relation": relation,
+            "ref_embeddings": ref_embeddings,
+            "ref_labels": ref_labels,
+            "ids": ids,
+            "ref_ids": ref_ids,
+            "tuples": tuples,
+        }
+        has_labels = labels is not None and relation is None
+        if self._uses_all or not self.training or not (has_labels or self._fits(relation)):
+            return super().forward(embeddings, labels, **options)
+        value: Tensor = self._forward_sampled(embeddings, labels, options)
+        return value
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the number of classes depends on the labels
+    def _forward_sampled(self, embeddings: Tensor, labels: Labels | None, options: dict[str, Any]) -> Tensor:
+        """Compute the loss with the parameters of the drawn classes in place of those of all classes."""
+        assert self.proxies is not None
+        relation = options["relation"]
+        if relation is None:
+            assert labels is not None
+            (codes,) = encode(labels, device=embeddings.device)
+            check_class_range(codes, len(self.proxies))
+            present = torch.unique(codes)
+        else:
+            present = relation.any(dim=0).nonzero().squeeze(1).to(embeddings.device)
+        classes = draw_classes(present, len(self.proxies), self.class_share, self.generator)
+        if relation is None:
+            labels = torch.searchsorted(classes, codes)
+        else:
+            options = {**options, "relation": relation[:, classes.to(relation.device)]}
+        stored = {"proxies": self.proxies, "bias": self.bias}
+        used = {name: select_rows(value, classes) for name, value in stored.items() if value is not None}
+        self._uses_all = True
+        try:
+            value: Tensor = torch.func.functional_call(self, used, (embeddings, labels), options)
+        finally:
+            self._uses_all = False
+        return value
+
+    def _fits(self, relation: Tensor | None) -> bool:
+        """Whether classes can be drawn from a relation; errors are raised where it is read."""
+        assert self.proxies is not None
+        return relation is not None and relation.dim() == 2 and relation.shape[1] == len(self.proxies)
 
     def logits(self, scores: Tensor) -> Tensor:
         """Compute the logit of each class, (B, c).
@@ -124,6 +206,14 @@ class ProxyLoss(Loss):
         if self.proxies.dim() == 2:
             return rows
         return rows.reshape(*rows.shape[:dim], -1, self.proxies.shape[1], *rows.shape[dim + 1 :])
+
+
+def _save_generator(loss: ProxyLoss, *_: Any) -> None:
+    loss.generator_state = loss.generator.get_state().to(loss.generator_state.device)
+
+
+def _load_generator(loss: ProxyLoss, *_: Any) -> None:
+    loss.generator.set_state(loss.generator_state.cpu())
 
 
 @torch.no_grad()

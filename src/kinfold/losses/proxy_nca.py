@@ -22,7 +22,10 @@ class ProxyNCA(ProxyLoss):
         num_classes: Number of classes.
         dim: Dimension of the embeddings.
         scale: Length to which samples and proxies are scaled.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
     Examples:
@@ -39,10 +42,11 @@ class ProxyNCA(ProxyLoss):
         num_classes: int,
         dim: int,
         scale: float = 3.0,
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(scale=scale)
         self.scale = scale
         self.logit_scale = 2.0 * scale**2

@@ -49,7 +49,10 @@ class SoftTriple(ProxyLoss):
         margin: Subtracted from the similarity of the target.
         temperature: Divisor of the similarities in the softmax over the centers of a class.
         regularization: Weight of the penalty.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
     """
 
@@ -62,10 +65,11 @@ class SoftTriple(ProxyLoss):
         margin: float = 0.01,
         temperature: float = 0.1,
         regularization: float = 0.2,
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(scale=scale, temperature=temperature)
         self.centers = centers
         self.scale = self.logit_scale = scale

@@ -21,7 +21,10 @@ class Softmax(ProxyLoss):
     Args:
         num_classes: Number of classes.
         dim: Dimension of the embeddings.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
 
     Examples:
@@ -35,9 +38,14 @@ class Softmax(ProxyLoss):
     normalize = False
 
     def __init__(
-        self, num_classes: int, dim: int, generator: torch.Generator | None = None, reduction: Reduction = "mean"
+        self,
+        num_classes: int,
+        dim: int,
+        class_share: float = 1.0,
+        generator: torch.Generator | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         limit = 1.0 / math.sqrt(max(1, dim))
         self.proxies = create_proxies(num_classes, dim, init="uniform", scale=limit, generator=generator)
         self.bias = nn.Parameter(torch.zeros(num_classes, device=self.proxies.device))

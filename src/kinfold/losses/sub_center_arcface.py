@@ -41,7 +41,10 @@ class SubCenterArcFace(ProxyLoss):
         centers: Number of centers per class; `proxies` is (num_classes, centers, dim). One is ArcFace.
         margin: Angle added to the target, in radians, in [0, pi).
         scale: Factor of the cosines.
-        generator: Source of random numbers for the initial proxies; by default a new one with seed 0.
+        class_share: Share of the classes outside the batch that each batch is compared with. Below 1 they are drawn at
+            random in training mode (Partial FC), and the gradient of the proxies has the rows of the used classes only.
+        generator: Source of random numbers for the initial proxies, whose seed is also that of the drawn classes; by
+            default a new one with seed 0.
         reduction: "mean", "sum" or "none".
     """
 
@@ -52,10 +55,11 @@ class SubCenterArcFace(ProxyLoss):
         centers: int = 3,
         margin: float = 0.5,
         scale: float = 16.0,
+        class_share: float = 1.0,
         generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, class_share, generator)
         check_positive(scale=scale)
         if not 0 <= margin < math.pi:
             raise ValueError(f"margin must be in [0, pi) radians, got {margin}")

@@ -42,4 +42,4 @@ class TrainingCheck:
 
 
 def _sum(parameter: nn.Parameter) -> float:
-    return float(parameter.detach().double().sum())
+    return float(parameter.detach().sum(dtype=torch.float64))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
+from kinfold.losses import ProxyLoss, update_rows
 from kinfold.training.config.settings import OptimizerConfig, ScheduleConfig
 
 _OPTIMIZERS = {
@@ -45,7 +46,8 @@ def build_optimizer(
     if config.name in ("sgd", "rmsprop"):
         options["momentum"] = config.momentum
     optimizer: TorchOptimizer = _OPTIMIZERS[config.name](groups, **options)
-    return optimizer
+    is_sampled = any(isinstance(m, ProxyLoss) and m.class_share < 1 for m in objective.modules())
+    return update_rows(optimizer) if is_sampled else optimizer
 
 
 def build_parameter_groups(model: nn.Module, objective: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
