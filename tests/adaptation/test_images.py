@@ -100,7 +100,7 @@ def test_fine_tuning_that_wins_trains_the_last_stages_alone(tmp_path, photos, mo
     from kinfold.adaptation import image_network
 
     def pretend(self, split, candidate, steps, every, limit=None):
-        return [{"recall@1": 3.0, "map@r": 3.0 + split.number / 100}] * (1 + steps // every)
+        return [[{"recall@1": 3.0, "map@r": 3.0 + split.number / 100}]] * (1 + steps // every)
 
     monkeypatch.setattr(image_network.Tuner, "measure", pretend)
     adaptation = adapt(photos, tmp_path / "run")

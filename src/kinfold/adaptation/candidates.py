@@ -42,6 +42,9 @@ _SETTINGS = [
     )
 ]
 PER_CLASS = 5
+# Shares of the first weights in a trained head. On held-out training classes of CUB and of the flowers, start and head
+# side by side scored up to 1 and 5 points of map@r above the head alone, where the head had forgotten the start.
+START_SHARES = (0.0, 0.3, 0.6)
 
 
 @dataclass(frozen=True)

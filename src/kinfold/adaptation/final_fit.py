@@ -51,6 +51,7 @@ class FinalFit:
         if isinstance(candidate, HeadCandidate):
             candidate = replace(candidate, start=fit_final_candidate(candidate.start, self.rows, self.labels))
             tables = candidate.tables(width, classes, self._fit_shape(candidate.batch_size), winner.steps, self.seed)
+            tables["training"]["start_share"] = winner.start_share
         else:
             linear = fit_final_candidate(candidate, self.rows, self.labels)
             tables = {

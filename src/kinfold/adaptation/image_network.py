@@ -140,7 +140,7 @@ class Tuner:
 
     def measure(
         self, split: ClassSplit, candidate: TunedCandidate, steps: int, every: int, limit: int | None = None
-    ) -> list[dict[str, float]]:
+    ) -> list[list[dict[str, float]]]:
         """Train on the images of the classes that a split keeps, and measure on those that it holds out.
 
         Args:
@@ -151,7 +151,7 @@ class Tuner:
             limit: Images that are measured, in a trial that only takes the time.
 
         Returns:
-            Metrics before the first step and after every `every` steps; zeros after training diverged.
+            Metrics before the first step and after every `every` steps, in a list of one; zeros after a divergence.
         """
         measurer = self.measurer
         fitted, measured = measurer.choose_rows(split)

@@ -1,6 +1,6 @@
 """Measure candidates on held-out classes: fit to the rows of some classes, retrieve among those of others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kinfold.adaptation.candidates import PER_CLASS, HeadCandidate, LinearCandidate
+from kinfold.adaptation.candidates import PER_CLASS, START_SHARES, HeadCandidate, LinearCandidate
 from kinfold.adaptation.class_splits import ClassSplit, choose_rows
 from kinfold.adaptation.map_families import MapFamilies, count_rank, fit_candidate
 from kinfold.data import Rows, create_dataset
@@ -22,7 +22,9 @@ from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.training.batch_shape import fit_batch_shape
 from kinfold.training.builder import RunBuilder
 from kinfold.training.config import configure
+from kinfold.training.evaluation import mix_weights
 from kinfold.training.loop import Event
+from kinfold.training.loop.trainer import copy_weights
 
 Values = dict[str, float]  # metric -> value
 
@@ -68,7 +70,7 @@ class Measurer:
         families = MapFamilies(self._sum_moments(split), self.rows[measured])
         return {candidate.name: self._evaluate(families.embed(candidate), labels) for candidate in candidates}
 
-    def measure_head(self, split: ClassSplit, candidate: HeadCandidate, steps: int, every: int) -> list[Values]:
+    def measure_head(self, split: ClassSplit, candidate: HeadCandidate, steps: int, every: int) -> list[list[Values]]:
         """Train a head on the classes that a split keeps, and measure it on those that it holds out.
 
         Args:
@@ -78,7 +80,8 @@ class Measurer:
             every: Steps between two measurements.
 
         Returns:
-            Metrics before the first step and after every `every` steps; zeros after training diverged.
+            Before the first step and after every `every` steps, the metrics with each of `START_SHARES` of the first
+            weights; zeros after training diverged.
         """
         fitted, measured = self.choose_rows(split)
         positions = torch.from_numpy(np.concatenate([fitted, measured]))
@@ -95,7 +98,15 @@ class Measurer:
         config = configure(tables)
         builder = RunBuilder(config, dataset, World())
         _load_start(builder.model, start.scale(config.model.init_length))
-        return run_and_record(builder, self.metrics, steps, every)
+        rows, labels = self.rows[torch.from_numpy(measured)], self.labels[torch.from_numpy(measured)]
+        first = copy_weights(builder.model)
+
+        def measure_mixed(share: float) -> Values:
+            weights = mix_weights(first, builder.model.state_dict(), share)
+            with torch.inference_mode():
+                return self._evaluate(torch.func.functional_call(builder.model, weights, rows), labels)
+
+        return run_and_record(builder, self.metrics, steps, every, measure_mixed)
 
     def evaluation_table(self, every: int) -> dict[str, Any]:
         """Return [evaluation] of a training that is measured after every so many steps."""
@@ -156,17 +167,39 @@ class Measurer:
         return self._starts[key]
 
 
-def run_and_record(builder: RunBuilder, metrics: Sequence[str], steps: int, every: int) -> list[Values]:
-    """Train, and return the metrics before the first step and after every `every` steps; zeros after a divergence."""
-    values: list[Values] = []
+def run_and_record(
+    builder: RunBuilder,
+    metrics: Sequence[str],
+    steps: int,
+    every: int,
+    measure_mixed: Callable[[float], Values] | None = None,
+) -> list[list[Values]]:
+    """Train and measure.
+
+    Args:
+        builder: What is trained.
+        metrics: Names of the metrics.
+        steps: Training steps.
+        every: Steps between two measurements.
+        measure_mixed: Returns metrics of the weights of the moment with a share of the first ones.
+
+    Returns:
+        Before the first step and after every `every` steps, metrics without and with shares of the first weights; zeros
+        after a divergence.
+    """
+    values: list[list[Values]] = []
 
     def record(event: Event) -> None:
         if event.kind == "evaluation":
-            values.append({name: event.values[name] for name in metrics})
+            entry = [_replace_nan({name: event.values[name] for name in metrics})]
+            if measure_mixed is not None and event.step > 0:
+                entry += [measure_mixed(share) for share in START_SHARES[1:]]
+            values.append(entry)
 
     builder.build_trainer(None, [record]).fit()
+    count = 1 if measure_mixed is None else len(START_SHARES)
     missing = 1 + steps // every - len(values)
-    return [_replace_nan(entry) for entry in values] + [dict.fromkeys(metrics, 0.0)] * missing
+    return values + [[dict.fromkeys(metrics, 0.0)] * count] * missing
 
 
 def _load_start(model: Any, start: LinearMap) -> None:

@@ -4,22 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from kinfold.adaptation.candidates import HeadCandidate, LinearCandidate, TunedCandidate
+from kinfold.adaptation.candidates import START_SHARES, HeadCandidate, LinearCandidate, TunedCandidate
 from kinfold.adaptation.class_splits import ClassSplit
 from kinfold.adaptation.plan import KEPT
 from kinfold.adaptation.recording import Measured, Recorder
 
 TrainedCandidate = HeadCandidate | TunedCandidate
-Measure = Callable[[ClassSplit, TrainedCandidate, int, int], list[dict[str, float]]]
+Measurements = list[list[dict[str, float]]]  # over time, with each share of the first weights
+Measure = Callable[[ClassSplit, TrainedCandidate, int, int], Measurements]
 Round = tuple[Sequence[ClassSplit], int]  # splits, and steps of each training
 
 
 @dataclass(frozen=True)
 class Winner:
-    """What the ladder ends with: a candidate, and for a trained one its number of steps."""
+    """What the ladder ends with: a candidate, and for a trained one its steps and the share of its first weights."""
 
     candidate: LinearCandidate | TrainedCandidate
     steps: int = 0
+    start_share: float = 0.0
 
 
 class Race:
@@ -28,7 +30,7 @@ class Race:
     Args:
         step: Name of the step of the ladder.
         measure: Trains a candidate on a split for some steps, and returns its metrics at the start and after every so
-            many steps.
+            many steps, for each share of the first weights.
         splits: The splits that finalists are measured on.
         recorder: Stores measurements.
     """
@@ -53,7 +55,9 @@ class Race:
             scores = {}
             for position, candidate in enumerate(field):
                 measured = [self._measure(split, candidate, steps, steps)[-1] for split in splits]
-                scores[candidate] = fmean(map(self.recorder.score, measured))
+                scores[candidate] = max(
+                    fmean(map(self.recorder.score, shares)) for shares in zip(*measured, strict=True)
+                )
                 share = (number + (position + 1) / len(field)) / len(rounds)
                 self.recorder.report(f"{self.step}, race", (half + share) / 2)
             kept = 1 if number == len(rounds) - 1 else -(-len(field) // KEPT)
@@ -73,19 +77,19 @@ class Race:
         for half, candidate in enumerate(finalists):
             for position, split in enumerate(self.splits):
                 measured = self._measure(split, candidate, steps, every)
-                for number, metrics in enumerate(measured[1:], start=1):
-                    name = f"{candidate.name}, {number * every} steps from {candidate.start.name}"
-                    proposals[half].setdefault(name, {})[split.number] = metrics
-                    options[name] = Winner(candidate, number * every)
+                for number, entry in enumerate(measured[1:], start=1):
+                    for share, metrics in zip(START_SHARES, entry, strict=False):
+                        name = f"{candidate.name}, {number * every} steps from {candidate.start.name}"
+                        name += f" (of which {share:.0%} stays)" if share else ""
+                        proposals[half].setdefault(name, {})[split.number] = metrics
+                        options[name] = Winner(candidate, number * every, share)
                 share = (half * len(self.splits) + position + 1) / (2 * len(self.splits))
                 self.recorder.report(f"{self.step}, finalists", share)
         return proposals, options
 
-    def _measure(
-        self, split: ClassSplit, candidate: TrainedCandidate, steps: int, every: int
-    ) -> list[dict[str, float]]:
+    def _measure(self, split: ClassSplit, candidate: TrainedCandidate, steps: int, every: int) -> Measurements:
         key = f"{self.step}-{split.number}-{candidate.name}-{candidate.start.name}-{steps}-{every}"
-        values: list[dict[str, float]] = self.recorder.remember(
+        values: Measurements = self.recorder.remember(
             key, lambda: self._measure_candidate(split, candidate, steps, every)
         )
         return values

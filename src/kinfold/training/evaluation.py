@@ -1,6 +1,6 @@
 """Metrics of the embeddings of a dataset, and the final scores of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,6 +52,11 @@ def compute_final_scores(builder: "RunBuilder", trainer: Trainer) -> tuple[int, 
     """
     config, selection = builder.config.evaluation, trainer.selection
     weights = trainer.get_selected_weights()
+    share = builder.config.training.start_share
+    if share:
+        if builder.start_weights is None:
+            raise ValueError("the first weights of the run are gone, and training.start_share needs them: restore them")
+        weights = mix_weights(builder.start_weights, weights, share)
     builder.model.load_state_dict(weights)
     is_best = selection.rule == "validation" and selection.best is not None
     step = selection.best_step if is_best else trainer.step_number
@@ -83,6 +88,19 @@ def compute_final_scores(builder: "RunBuilder", trainer: Trainer) -> tuple[int, 
         scores["train_space"] = builder.compute_metrics(builder.model, builder.train, config.diagnostics)
     scores["start"] = _compute_start_scores(builder, trainer, scores, test)
     return step, weights, scores
+
+
+def mix_weights(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Return share * start + (1 - share) * trained of every floating-point weight; others are those of `trained`.
+
+    Examples:
+        >>> mix_weights({"w": torch.zeros(1)}, {"w": torch.ones(1)}, 0.25)
+        {'w': tensor([0.7500])}
+    """
+    return {
+        name: torch.lerp(value, start[name].to(value), share) if value.is_floating_point() else value
+        for name, value in trained.items()
+    }
 
 
 def _compute_start_scores(

@@ -193,6 +193,9 @@ class TrainingConfig:
         epochs: Epochs of the sampler.
         nested_dims: Prefixes of the embedding that are trained together, ascending, so that it can be cut to each of
             them; see `kinfold.losses.Nested`. Empty trains the whole embedding alone.
+        start_share: Share of the first weights in the weights that the run ends with, from 0 to 1: W = share W_start +
+            (1 - share) W_trained (Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022). It keeps what
+            the start knew about classes that training has not seen.
         precision: Of the network. Losses compute in float32 at least.
         micro_batch: Items that pass the network at a time. The gradient is still that of the whole batch.
         head_only: First steps, in which the backbone is not trained.
@@ -206,6 +209,7 @@ class TrainingConfig:
     steps: int | None = None
     epochs: int | None = None
     nested_dims: list[int] = field(default_factory=list)
+    start_share: float = 0.0
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     micro_batch: int | None = None
     head_only: int = 0

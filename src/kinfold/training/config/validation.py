@@ -39,6 +39,7 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "training.micro_batch": (1, None),
     "training.head_only": (0, None),
     "training.nested_dims": (1, None),
+    "training.start_share": (0, 1),
     "model.init_shrinkage": (0, 1),
     "training.log_every": (1, None),
     "training.save_seconds": (0, None),
