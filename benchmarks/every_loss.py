@@ -37,6 +37,7 @@ SHORTENED = {
     "glyphs": ["training.steps=150", "schedule.warmup=12", "evaluation.every=30"],
     "images": [
         f"data.pipeline={SMALL_PHOTOS}",
+        "data.size=96",
         "data.short_side=96",
         "data.workers=0",
         "sampler.batch_size=40",

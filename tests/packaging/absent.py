@@ -20,11 +20,13 @@ OPTIONAL = {
     "lightning",
     "matplotlib",
     "mteb",
+    "mlflow",
     "onnx",
     "onnxruntime",
     "onnxscript",
     "optuna",
     "pandas",
+    "peft",
     "pyarrow",
     "pytorch_metric_learning",
     "qdrant_client",
@@ -36,6 +38,7 @@ OPTIONAL = {
     "torchvision",
     "transformers",
     "usearch",
+    "wandb",
 }
 
 

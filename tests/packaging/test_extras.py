@@ -13,7 +13,8 @@ from kinfold.experiments.search.study import Study
 from kinfold.experiments.workers.ray_cluster import RayCluster
 from kinfold.gallery import exports
 from kinfold.models.export import DeployedModel, export
-from kinfold.training.loop.logs import create_tensorboard_logger
+from kinfold.models.lora import add_adapters
+from kinfold.training.loop.logs import create_logger
 from kinfold.tsne import compute_tsne
 from tests.packaging.absent import PROJECT, TOOLS
 
@@ -80,7 +81,10 @@ ASKED = [
         lambda folder: _import_adapter("LabelEvaluator")(["a"], [0]),
     ),
     ("mteb", "mteb", lambda folder: _import_adapter("ExactMetricsTask")(["a"], [0])),
-    ("tensorboard", "tensorboard", create_tensorboard_logger),
+    ("tensorboard", "tensorboard", lambda folder: create_logger("tensorboard", folder, {})),
+    ("wandb", "wandb", lambda folder: create_logger("wandb", folder, {})),
+    ("mlflow", "mlflow", lambda folder: create_logger("mlflow", folder, {})),
+    ("lora", "peft", lambda folder: add_adapters(models.create("conv4").backbone)),
     ("bench", "optuna", _search),
     ("cluster", "ray", lambda folder: RayCluster("local", jobs=1, threads=1)),
     ("report", "matplotlib", _figures),

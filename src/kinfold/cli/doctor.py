@@ -51,6 +51,9 @@ EXTRAS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     ),
     "sentence-transformers": (("sentence_transformers",), ("sentence-transformers",), "losses and evaluators for it"),
     "mteb": (("mteb",), ("mteb",), "exact metrics of its models"),
+    "lora": (("peft",), ("peft",), "low-rank adapters in backbones, [lora]"),
+    "wandb": (("wandb",), ("wandb",), "logs of training for Weights & Biases"),
+    "mlflow": (("mlflow",), ("mlflow-skinny",), "logs of training for MLflow"),
     "tensorboard": (("tensorboard",), ("tensorboard",), "logs of training for TensorBoard"),
     "bench": (("optuna", "pyarrow"), ("optuna", "pyarrow"), "searches in a bench, and its results in Parquet"),
     "report": (

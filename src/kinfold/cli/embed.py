@@ -10,6 +10,8 @@ from kinfold.cli.plugins import Plugins
 from kinfold.cli.runs import SPLIT_HELP, open_for_use, select_split
 from kinfold.cli.terminal import echo
 
+PIXELS = 28  # width and height of the images that embed as they are
+
 if TYPE_CHECKING:
     from kinfold.data import Dataset
     from kinfold.embedding import Encoder
@@ -30,7 +32,12 @@ def embed(
         str | None, typer.Option(help="A backbone that embeds as it is, or `pixels`; `kinfold list backbones`.")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Of the backbone: a file, or `imagenet`.")] = None,
-    size: Annotated[int, typer.Option(help="`pixels`: images become this many pixels wide and high.")] = 28,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Images become this many pixels wide and high; else as the backbone was trained, `pixels`: 28."
+        ),
+    ] = None,
     gray: Annotated[bool, typer.Option(help="`pixels`: gray instead of color.")] = False,
     background: Annotated[
         str | None,
@@ -55,6 +62,8 @@ def embed(
 
     if run is not None and backbone is not None:
         raise ValueError("--run and --backbone both embed: give one of them")
+    if (run is not None or (Path(name).is_dir() and root is None)) and size is not None:
+        raise ValueError("a run embeds images of the size that it was trained with: leave --size out")
     if run is not None and background is not None:
         raise ValueError("a run embeds on the background that it was trained with: leave --background out")
     if Path(name).is_dir() and root is None:
@@ -70,7 +79,7 @@ def embed(
         dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
     encoder = _choose_encoder(dataset, run, backbone, weights, size, gray, background)
-    with show_progress() as progress:
+    with show_progress(lines=True) as progress:
         unreadable = embed_to_file(
             dataset,
             out,
@@ -93,7 +102,7 @@ def _choose_encoder(
     run: Path | None,
     backbone: str | None,
     weights: str | None,
-    size: int,
+    size: int | None,
     gray: bool,
     background: str | None,
 ) -> "Encoder":
@@ -104,6 +113,8 @@ def _choose_encoder(
         return Encoder.from_run(open_for_use(run))
     background = background or BACKGROUND
     if backbone is None or backbone == "pixels":
-        return Encoder.from_pixels(size, gray, background)
+        return Encoder.from_pixels(PIXELS if size is None else size, gray, background)
+    if backbone == "features" and size is not None:
+        raise ValueError("features have no size in pixels: leave --size out")
     width = dataset.items[0].shape[0] if backbone == "features" else None
-    return Encoder.from_backbone(backbone, weights, width=width, background=background)
+    return Encoder.from_backbone(backbone, weights, width=width, background=background, size=size)

@@ -57,5 +57,6 @@ BN_INCEPTION = Normalize((128 / 255, 117 / 255, 104 / 255), (1 / 255, 1 / 255, 1
 STUDY_BN_INCEPTION = Normalize((0.502, 0.4588, 0.4078), (0.0039, 0.0039, 0.0039), bgr=True)
 # one channel, to -1..1
 SMALL_GRAY = Normalize((0.5,), (0.5,))
+SMALL_COLOR = Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 # (x - 127) / 128
 EFFICIENTNET_LITE = Normalize((127 / 255, 127 / 255, 127 / 255), (128 / 255, 128 / 255, 128 / 255))

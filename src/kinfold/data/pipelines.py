@@ -1,11 +1,20 @@
 """The image pipelines of the papers by name: training transforms, test transforms, normalization."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kinfold import registry
 from kinfold.data.color import ColorJitter, RandomGray
 from kinfold.data.image_reading import BACKGROUND, Mode, parse_background
-from kinfold.data.normalize import BN_INCEPTION, EFFICIENTNET_LITE, IMAGENET, SMALL_GRAY, STUDY_BN_INCEPTION, Normalize
+from kinfold.data.normalize import (
+    BN_INCEPTION,
+    EFFICIENTNET_LITE,
+    IMAGENET,
+    SMALL_COLOR,
+    SMALL_GRAY,
+    STUDY_BN_INCEPTION,
+    Normalize,
+)
 from kinfold.data.transforms import (
     BICUBIC,
     CenterCrop,
@@ -66,6 +75,7 @@ PIPELINES: dict[str, Pipeline] = {
     ),
     # glyphs and Omniglot for small networks: 28 x 28, gray
     "small-grey": Pipeline(Warp(28), Warp(28), SMALL_GRAY, "L"),
+    "small-color": Pipeline(Warp(28), Warp(28), SMALL_COLOR),
     "efficientnet-lite": Pipeline(
         Compose((RandomResizedCrop(224, resample=BICUBIC), RandomFlip())),
         Compose((Resize(256, BICUBIC), CenterCrop(224))),
@@ -89,3 +99,67 @@ def create_pipeline(name: str) -> Pipeline:
     """
     registry.check_known("pipeline", name, PIPELINES)
     return PIPELINES[name]
+
+
+def adjust_pipeline(pipeline: Pipeline, size: int | None = None, flip: bool | None = None) -> Pipeline:
+    """Return a pipeline for images of another size, or with or without random flips in training.
+
+    Every length is scaled by the same factor: a pipeline that resizes the short side to 256 and crops 224 resizes to
+    146 and crops 128 at size 128.
+
+    Args:
+        pipeline: The pipeline.
+        size: Width and height of the images that the network gets; None leaves them.
+        flip: True flips training images at random, False never; None leaves it to the pipeline. Turn flips off where
+            left and right mean something, as in text.
+
+    Raises:
+        ValueError: The pipeline has steps without a size.
+
+    Examples:
+        >>> adjust_pipeline(create_pipeline("efficientnet-lite"), size=128).test.steps
+        (Resize(size=146, resample=<Resampling.BICUBIC: 3>), CenterCrop(size=128))
+    """
+    train, test = _list_steps(pipeline.train), _list_steps(pipeline.test)
+    if size is not None:
+        factor = size / _find_size(test)
+        train, test = [_scale(step, factor, size) for step in train], [_scale(step, factor, size) for step in test]
+    if flip is not None:
+        flips = any(isinstance(step, RandomFlip) for step in train)
+        train = [step for step in train if flip or not isinstance(step, RandomFlip)]
+        train += [RandomFlip()] if flip and not flips else []
+    if size is None and flip is None:
+        return pipeline
+    return replace(pipeline, train=_join_steps(train), test=_join_steps(test))
+
+
+def get_size(pipeline: Pipeline) -> int:
+    """Return the width and height of the images that a pipeline gives to the network.
+
+    Raises:
+        ValueError: Its steps have no size.
+    """
+    return _find_size(_list_steps(pipeline.test))
+
+
+def _list_steps(transform: Transform) -> list[Any]:
+    return [*transform.steps] if isinstance(transform, Compose) else [transform]
+
+
+def _join_steps(steps: list[Any]) -> Transform:
+    return steps[0] if len(steps) == 1 else Compose(tuple(steps))
+
+
+def _find_size(steps: list[Any]) -> int:
+    sizes = [int(step.size) for step in steps if hasattr(step, "size")]
+    if not sizes:
+        raise ValueError("the pipeline has no step with a size: give one that has, or leave data.size out")
+    return sizes[-1]
+
+
+def _scale(step: Any, factor: float, size: int) -> Any:
+    if not hasattr(step, "size"):
+        return step
+    scaled = round(step.size * factor)
+    is_crop = isinstance(step, CenterCrop | RandomCrop | RandomResizedCrop)
+    return replace(step, size=size if is_crop else max(size, scaled))

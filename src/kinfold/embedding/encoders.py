@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from kinfold import models
-from kinfold.data import Dataset, Pipeline, Warp, create_pipeline
+from kinfold.data import Dataset, Pipeline, Warp
 from kinfold.data.image_reading import BACKGROUND
+from kinfold.data.pipelines import adjust_pipeline
 from kinfold.files.checksums import digest_files, digest_parts
 
 
@@ -77,7 +78,12 @@ class Encoder:
 
     @staticmethod
     def from_backbone(
-        name: str, weights: str | None = None, *, width: int | None = None, background: str = BACKGROUND
+        name: str,
+        weights: str | None = None,
+        *,
+        width: int | None = None,
+        background: str = BACKGROUND,
+        size: int | None = None,
     ) -> "Encoder":
         """Return the features of a backbone without a head.
 
@@ -86,13 +92,23 @@ class Encoder:
             weights: A weight file, or "imagenet".
             width: Width of the features, for the backbone "features".
             background: Color under transparent pixels.
+            size: Width and height of the images that the backbone gets; those of its own pipeline if left out.
+
+        Raises:
+            ValueError: The backbone takes images and has no pipeline.
         """
         network = models.create(name, weights=weights, backbone_options=None if width is None else {"width": width})
-        pipeline = network.backbone.pipeline
-        prepared = None if pipeline is None else replace(create_pipeline(pipeline), background=background)
+        pipeline = network.backbone.get_pipeline()
+        if pipeline is None and network.backbone.mode is not None:
+            raise ValueError(
+                f"the backbone {name} has no image pipeline of its own; train a run with data.pipeline set"
+            )
+        prepared = None if pipeline is None else replace(adjust_pipeline(pipeline, size), background=background)
         digest = "" if weights is None or not Path(weights).is_file() else digest_files([Path(weights)])
         fingerprint = _fingerprint(f"backbone {name} {digest or weights}", prepared)
-        return Encoder(network.eval().features, prepared, {"backbone": name, "weights": weights}, fingerprint)
+        return Encoder(
+            network.eval().features, prepared, {"backbone": name, "weights": weights, "size": size}, fingerprint
+        )
 
     @staticmethod
     def from_pixels(size: int = 28, gray: bool = False, background: str = BACKGROUND) -> "Encoder":

@@ -7,6 +7,7 @@ process at a time works on a file.
 import io
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ from kinfold.files.locks import lock_folder
 from kinfold.files.paths import check_path, read_bytes, remove_file
 
 PART_SIZE = 2048  # items in a part, about
+PART_SECONDS = 20.0  # after which a smaller part is written: a kill loses no more
 _PART_NAME = re.compile(r"[0-9]{12}\.npz")
 _PART_LIST = [{"file": _PART_NAME, "count": IntegerRange(1, 1 << 40), "sha256": SHA256}]
 
@@ -218,18 +220,19 @@ def _name_part(start: int) -> str:
 def _embed_parts(
     batches: Batches, model: Callable[[Tensor], Tensor], start: int, count: int
 ) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield (first position, arrays) of about PART_SIZE items each."""
+    """Yield (first position, arrays) of about PART_SIZE items each, or of PART_SECONDS."""
     features: list[Array] = []
     indices: list[Array] = []
     reported: set[int] = set()
+    began = time.monotonic()
     with torch.inference_mode():
         for batch in batches:
             features.append(model(batch.images).float().cpu().numpy())
             indices.append(batch.indices.numpy())
             end = int(batch.indices[-1]) + 1
-            if end - start >= PART_SIZE:
+            if end - start >= PART_SIZE or time.monotonic() - began >= PART_SECONDS:
                 yield start, _build_part(features, indices, batches.skipped, reported, start, end)
-                start, features, indices = end, [], []
+                start, features, indices, began = end, [], [], time.monotonic()
     if start < count:
         yield start, _build_part(features, indices, batches.skipped, reported, start, count)
 

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from kinfold.data.image_reading import Mode
+from kinfold.data.pipelines import Pipeline, create_pipeline
 
 
 class Backbone(nn.Module):
@@ -13,8 +14,8 @@ class Backbone(nn.Module):
     Attributes:
         width: Channels of the features.
         stages: Names of submodules in the order they run, for `get_submodule`. Mixup may mix activations after each.
-        pipeline: Pipeline that it was trained with, a name for `kinfold.data.create_pipeline`; None to take images as
-            they are.
+        pipeline: Pipeline that it was trained with, or its name for `kinfold.data.create_pipeline`; None to take images
+            as they are.
         mode: How images are read for it, "RGB" or "L" (gray); None for rows of features.
         weight_file: Description of the weight files that fit, for error messages.
         classifier: Prefixes of keys in such files that belong to a classifier; these are not loaded.
@@ -22,13 +23,17 @@ class Backbone(nn.Module):
 
     width: int
     stages: tuple[str, ...] = ()
-    pipeline: str | None = None
+    pipeline: str | Pipeline | None = None
     mode: Mode | None = "RGB"
     weight_file: str = "its own state_dict()"
     classifier: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()  # without it a subclass would seem to take any options
+
+    def get_pipeline(self) -> Pipeline | None:
+        """Return the pipeline that it was trained with; None where there is none."""
+        return create_pipeline(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
 
     def get_network(self) -> nn.Module:
         """Return the module that weight files are loaded into: this one, or the network of a library inside it."""

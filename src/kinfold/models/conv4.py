@@ -35,7 +35,7 @@ class Conv4(Backbone):
         self.channels = channels
         self.width = width
         self.mode = "L" if channels == 1 else "RGB"
-        self.pipeline = "small-grey" if channels == 1 else None
+        self.pipeline = "small-grey" if channels == 1 else "small-color"
         self.block1 = _create_block(channels, width // 8, nn.MaxPool2d(2))
         self.block2 = _create_block(width // 8, width // 4, nn.MaxPool2d(2))
         self.block3 = _create_block(width // 4, width // 2, nn.MaxPool2d(2))

@@ -1,5 +1,6 @@
 """Creation of networks by the names of their parts."""
 
+import copy
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ LIBRARIES = ("timm", "transformers")  # "timm/NAME" is the model NAME of timm
 
 
 def create(
-    backbone: str = "conv4",
+    backbone: str | Backbone = "conv4",
     dim: int = 128,
     head: str = "linear",
     pool: Pool = "avg",
@@ -34,7 +35,7 @@ def create(
 
     Args:
         backbone: One of `kinfold.list("backbones")`, or "timm/NAME" or "transformers/NAME" for any other model of these
-            libraries.
+            libraries. A backbone that was created already is copied.
         dim: Dimension of the embeddings.
         head: One of `kinfold.list("heads")`.
         pool: Pooling of feature maps: "avg", "max", or "avg+max" for their sum.
@@ -60,11 +61,16 @@ def create(
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     published = isinstance(weights, str) and weights in PUBLISHED
-    with _use_seed(seed, 0):
-        body = _create_backbone(backbone, dict(backbone_options or {}), published)
-    if weights is not None and not published:
-        load_weights(body, weights)
-    with _use_seed(seed, 1):  # another seed: the head starts the same with every backbone
+    if isinstance(backbone, Backbone):
+        if weights is not None or backbone_options:
+            raise ValueError("a backbone that is passed has its own weights and options: leave weights and options out")
+        body = copy.deepcopy(backbone)
+    else:
+        with use_seed(seed, 0):
+            body = _create_backbone(backbone, dict(backbone_options or {}), published)
+        if weights is not None and not published:
+            load_weights(body, weights)
+    with use_seed(seed, 1):  # another seed: the head starts the same with every backbone
         top = registry.create("heads", head, width=body.width, dim=dim, **(head_options or {}))
     return Embedder(body, top, dim, pool, batch_norm)
 
@@ -85,7 +91,7 @@ def _create_backbone(name: str, options: dict[str, Any], published: bool) -> Bac
 
 
 @contextmanager
-def _use_seed(*numbers: int) -> Iterator[None]:
+def use_seed(*numbers: int) -> Iterator[None]:
     """Seed the global generator of the CPU, from which torch draws initial weights, and restore it afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(derive_generator(*numbers).initial_seed())

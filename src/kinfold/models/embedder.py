@@ -97,8 +97,8 @@ class Embedder(nn.Module):
         """Return the pooled features (B, width) of the backbone."""
         if images.dtype == torch.uint8:
             raise ValueError(
-                "a network takes normalized numbers, not bytes: kinfold.data.create_pipeline"
-                f"({self.backbone.pipeline!r}).normalize(images) makes them"
+                "a network takes normalized numbers, not bytes: model.backbone.get_pipeline().normalize(images) makes "
+                "them"
             )
         if self.memory_format == "channels-last" and images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)

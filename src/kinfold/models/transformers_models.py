@@ -1,11 +1,13 @@
 """Any vision model of transformers, by its name on the hub or its folder."""
 
+import inspect
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
 from kinfold.models.backbone import Backbone
+from kinfold.models.image_processors import read_pipeline
 from kinfold.optional import import_optional
 
 Output = Literal["auto", "pooler", "first-token", "mean-token"]
@@ -17,6 +19,10 @@ class TransformersBackbone(Backbone):
     A folder is read without asking the hub. A name on the hub is downloaded by transformers if it is not in its cache
     (never with HF_HUB_OFFLINE=1). Code of a model is never run: a model whose architecture is not part of transformers
     is refused.
+
+    The pipeline is that of the model's image processor: size, crop, interpolation, mean and deviation are read from its
+    preprocessor_config.json. Images of another size (data.size) interpolate the position embeddings, where the
+    architecture can. The stages are the blocks of the network.
 
     Weights that transformers saved are loaded by their folder, as transformers/FOLDER with weights="pretrained": the
     keys in these files are not those of the network.
@@ -41,9 +47,14 @@ class TransformersBackbone(Backbone):
             raise ValueError(f"unknown output {output!r}; there are {', '.join(get_args(Output))}")
         library = import_optional("transformers", "transformers", "transformers", f"transformers/{model}")
         config, network, missing = _load(library, model, pretrained)
+        self.pipeline = read_pipeline(library, model)
         self.network: nn.Module = network.float().train()  # files may hold half precision
         self.width = _find_width(config, model)
-        self.output = output if output != "auto" else _choose_output(self.network)
+        self.stages = list_blocks(self.network)
+        self._size = getattr(config, "image_size", None)
+        takes_any_size = "interpolate_pos_encoding" in inspect.signature(self.network.forward).parameters
+        self._interpolates = takes_any_size and isinstance(self._size, int)
+        self.output = output if output != "auto" else choose_output(self.network)
         missing = [key for key in missing if self.output == "pooler" or not key.startswith("pooler.")]
         if missing:
             raise ValueError(f"{model} has no weights for {missing[0]} ({len(missing)} such), which would stay random")
@@ -52,16 +63,27 @@ class TransformersBackbone(Backbone):
         return self.network
 
     def forward(self, images: Tensor) -> Tensor:
-        output = self.network(pixel_values=images)
-        tokens: Tensor = output.last_hidden_state
-        if tokens.ndim == 4:
-            return tokens  # (B, width, h, w)
-        if self.output == "first-token":
-            return tokens[:, 0]
-        if self.output == "mean-token":
-            return tokens.mean(dim=1)
-        pooler: Tensor | None = output.get("pooler_output")
-        return tokens[:, 0] if pooler is None else pooler.flatten(1)
+        options = {"interpolate_pos_encoding": True} if self._interpolates and images.shape[-1] != self._size else {}
+        output = self.network(pixel_values=images, **options)
+        return get_features(output, self.output)
+
+
+def get_features(output: Any, kind: Output) -> Tensor:
+    """Return the features of what a model returns: (B, width, h, w) or (B, width).
+
+    Args:
+        output: A tensor of features, maps or tokens, or an output of transformers with `last_hidden_state`.
+        kind: What is taken of tokens.
+    """
+    pooler: Tensor | None = None
+    tokens: Tensor = output
+    if not isinstance(output, Tensor):
+        tokens, pooler = output["last_hidden_state"], output.get("pooler_output")
+    if tokens.ndim != 3:
+        return tokens  # (B, width, h, w) or (B, width)
+    if kind == "mean-token":
+        return tokens.mean(dim=1)
+    return tokens[:, 0] if kind == "first-token" or pooler is None else pooler.flatten(1)
 
 
 def _load(library: Any, model: str, pretrained: bool) -> tuple[Any, Any, list[str]]:
@@ -86,7 +108,16 @@ def _load(library: Any, model: str, pretrained: bool) -> tuple[Any, Any, list[st
     return config, network, sorted(report["missing_keys"])
 
 
-def _choose_output(network: nn.Module) -> Output:
+def list_blocks(network: nn.Module) -> tuple[str, ...]:
+    """Names of the blocks of a network: the entries of its longest list of modules."""
+    lists = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.ModuleList)]
+    if not lists:
+        return ()
+    name, blocks = max(lists, key=lambda entry: len(entry[1]))
+    return tuple(f"network.{name}.{number}" for number in range(len(blocks)))
+
+
+def choose_output(network: nn.Module) -> Output:
     pooler = getattr(network, "pooler", None)
     dense = isinstance(pooler, nn.Module) and any(isinstance(layer, nn.Linear) for layer in pooler.modules())
     return "first-token" if dense else "pooler"

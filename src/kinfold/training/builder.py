@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -17,14 +17,16 @@ from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
 from kinfold.metrics.lookup import find_metric
 from kinfold.models import Embedder
+from kinfold.models.backbone import Backbone
 from kinfold.models.embedder import MemoryFormat
 from kinfold.training.components import build_objective, build_pipeline, build_sampler, try_objective
+from kinfold.training.config.parsing import to_tables
 from kinfold.training.config.resolution import resolve_config
 from kinfold.training.config.settings import RunConfig
 from kinfold.training.environment import choose_device, describe_environment
 from kinfold.training.evaluation import compute_metrics
 from kinfold.training.initial_model import create_architecture, create_initial_model, fit_initial_model
-from kinfold.training.loop.logs import JsonLogger, create_tensorboard_logger
+from kinfold.training.loop.logs import JsonLogger, create_logger
 from kinfold.training.loop.objective import Objective
 from kinfold.training.loop.optimizers import build_optimizer
 from kinfold.training.loop.selection import Selection
@@ -33,6 +35,7 @@ from kinfold.training.loop.trainer import Callback, Evaluate, Trainer, copy_weig
 from kinfold.training.memory_format import choose_memory_format, count_trial_images, needs_trial, time_memory_formats
 from kinfold.training.run_folder import RunFolder
 from kinfold.training.splits import HeldOutTest, assign_splits, cache_in_memory, load_dataset, split_classes
+from kinfold.training.step_trial import Estimate, estimate_run, needs_estimate
 
 
 class RunBuilder:
@@ -43,6 +46,7 @@ class RunBuilder:
         dataset: Used instead of the one that the configuration names.
         world: The processes that train together.
         resumed: The weights will come from a checkpoint, so those that the run started from may be missing.
+        backbone: The backbone, where model.backbone is "passed".
 
     Attributes:
         config: The configuration with every "auto" resolved.
@@ -53,9 +57,17 @@ class RunBuilder:
         start: What was taken of the run that model.weights names; None where it names none.
         start_weights: The first weights; None where they are not known any more.
         memory_format_trial: Milliseconds by memory format, where both were tried.
+        estimate: The time of the run, where it was estimated.
     """
 
-    def __init__(self, config: RunConfig, dataset: Dataset | None, world: World, resumed: bool = False) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        dataset: Dataset | None,
+        world: World,
+        resumed: bool = False,
+        backbone: Backbone | None = None,
+    ) -> None:
         dataset = load_dataset(config.data) if dataset is None else assign_splits(dataset, config.data)
         self.config = config = resolve_config(config, dataset)
         self.world = world
@@ -65,12 +77,12 @@ class RunBuilder:
         self.start: dict[str, Any] | None = None
         is_start_available = True
         try:
-            embedder, self.start = create_initial_model(config)
+            embedder, self.start = create_initial_model(config, backbone)
         except (ValueError, OSError):
             if not resumed:
                 raise
             # the checkpoint has all weights; those that the run started from are gone
-            embedder, is_start_available = create_architecture(config), False
+            embedder, is_start_available = create_architecture(config, backbone), False
         self.pipeline: Pipeline | None = build_pipeline(config.data, embedder)
         splits = split_classes(cache_in_memory(dataset, config.data, self.pipeline), config.data)
         self.train, self.validation = splits.train, splits.validation
@@ -78,6 +90,7 @@ class RunBuilder:
         self._check_evaluation()
         self.model: Embedder = embedder.to(self.device)
         self.memory_format_trial: dict[str, float | None] | None = None
+        self.estimate: Estimate | None = None
         if config.model.memory_format == "auto":
             self.config = config = self._resolve_memory_format()
         fit_initial_model(
@@ -119,8 +132,8 @@ class RunBuilder:
         loggers: list[Callback] = []
         if folder is not None and self.world.is_first:
             loggers.append(JsonLogger(folder.log, training.log_every))
-            if training.tensorboard:
-                loggers.append(create_tensorboard_logger(folder.path / "tensorboard", training.log_every))
+            names = dict.fromkeys([*(["tensorboard"] if training.tensorboard else []), *training.loggers])
+            loggers += [create_logger(name, folder.path, to_tables(config), training.log_every) for name in names]
         steps = (training.epochs or 0) * len(batches) if training.steps is None else training.steps
         min_steps = max(config.schedule.warmup, math.ceil(evaluation.patience_after * steps))
         return Trainer(
@@ -168,6 +181,7 @@ class RunBuilder:
         """Describe the machine and the data, for environment.json."""
         description = {**describe_environment(self.device), "data": compute_fingerprint(self._dataset)}
         optional = {"start": self.start, "memory_format_trial": self.memory_format_trial}
+        optional["estimate"] = None if self.estimate is None else asdict(self.estimate)
         return description | {key: value for key, value in optional.items() if value is not None}
 
     def check_environment(self, folder: RunFolder, environment: Mapping[str, Any]) -> None:
@@ -193,6 +207,32 @@ class RunBuilder:
                 "begin a new run in another folder"
             )
 
+    def estimate_time(self, trainer: Trainer) -> Estimate | None:
+        """Estimate the time of a run on images from a short trial; None where it is short, or for features."""
+        if not needs_estimate(self.model) or trainer.steps == 0 or not self.world.is_first:
+            return None
+        count = min(len(self.train), count_trial_images(self.device))
+        evaluation = self.config.evaluation
+        evaluations = 1 + trainer.steps // max(1, evaluation.every)
+        watched = 0 if self.validation is None else len(self.validation)
+        total = len(self._dataset)
+        # validation classes at every evaluation; at the end they and the test classes, before and after training
+        self.estimate = estimate_run(
+            self.model,
+            lambda: self._read_trial_images(count),
+            batch_size=trainer.sampler.batch_size // self.world.size,
+            steps=trainer.steps,
+            evaluated=(evaluations * watched + 2 * (total - len(self.train))) // self.world.size,
+            total=total,
+            precision=self.config.training.precision,
+            workers=self.config.data.workers,
+        )
+        return self.estimate
+
+    def _read_trial_images(self, count: int) -> Tensor:
+        images = next(iter(self._build_batches(SequentialBatches(0, count, count), workers=0))).images
+        return images.to(self.device, next(self.model.parameters()).dtype)
+
     def _build_batches(self, sampler: Iterable[list[int]], workers: int) -> Batches:
         return Batches(
             self.train,
@@ -210,8 +250,7 @@ class RunBuilder:
         is_faster = 0
         if self.config.training.steps != 0 and needs_trial(self.model) and self.world.is_first:
             count = min(len(self.train), count_trial_images(self.device))
-            images = next(iter(self._build_batches(SequentialBatches(0, count, count), workers=0))).images
-            images = images.to(self.device, next(self.model.parameters()).dtype)
+            images = self._read_trial_images(count)
             self.memory_format_trial = time_memory_formats(self.model, images, self.config.training.precision)
             is_faster = int(choose_memory_format(self.memory_format_trial) == "channels-last")
         # one process decides for all

@@ -69,7 +69,7 @@ def _check_model(config: RunConfig) -> None:
         )
     if initial_model.names_run(weights):
         initial_model.inherit_model({"model": {"weights": weights}})  # raises where it is not the folder of a run
-    if model.backbone == "auto":
+    if model.backbone in ("auto", PASSED):
         return
     library, slash, library_model = model.backbone.partition("/")
     name, options = model.backbone, dict(model.backbone_options)

@@ -9,22 +9,39 @@ from torch import Tensor
 
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Pipeline, create_pipeline
+from kinfold.data.pipelines import adjust_pipeline
 from kinfold.losses import Loss, Mined, Nested
 from kinfold.models import Embedder
+from kinfold.models.backbone import Backbone
 from kinfold.models.ensemble import Ensemble
+from kinfold.models.lora import add_adapters
 from kinfold.seeding import derive_generator
-from kinfold.training.config.settings import DataConfig, NamedConfig, RunConfig
+from kinfold.training.config.settings import PASSED, DataConfig, NamedConfig, RunConfig
 from kinfold.training.loop.ensemble_objective import EnsembleObjective
 from kinfold.training.loop.objective import Objective
 
 _LOSS_SEED, _MINER_SEED = 102, 103  # tell the draws of loss and miner from all other draws of a seed
 
 
-def build_model(config: RunConfig) -> Embedder:
-    """Build the network of [model] with its weights, in the precision and memory format of the run."""
+def build_model(config: RunConfig, backbone: Backbone | None = None) -> Embedder:
+    """Build the network of [model] with its weights, in the precision and memory format of the run.
+
+    Args:
+        config: The configuration of the run.
+        backbone: The backbone, where model.backbone is "passed".
+
+    Raises:
+        ValueError: A backbone was passed and is not here.
+    """
     model = config.model
+    if model.backbone == PASSED and backbone is None:
+        raise ValueError(
+            "this run was trained with a backbone that was passed in Python and is not stored with it; pass the same "
+            "module again: kinfold.train(None, FOLDER, resume=True, backbone=...), or kinfold.Run.open(FOLDER, "
+            "backbone=...)"
+        )
     embedder = models.create(
-        model.backbone,
+        model.backbone if backbone is None or model.backbone != PASSED else backbone,
         model.dim,
         model.head,
         model.pool,
@@ -34,6 +51,9 @@ def build_model(config: RunConfig) -> Embedder:
         {**model.backbone_options, "standardize": True} if model.standardize else model.backbone_options,
         model.head_options,
     )
+    if config.lora is not None:
+        lora = config.lora
+        add_adapters(embedder.backbone, lora.rank, lora.alpha, lora.dropout, lora.targets, config.seed)
     if model.frozen_stages:
         embedder.freeze_stages(model.frozen_stages)
     if model.memory_format != "auto":
@@ -47,14 +67,19 @@ def build_pipeline(config: DataConfig, embedder: Embedder) -> Pipeline | None:
     Raises:
         ValueError: The backbone has no default pipeline.
     """
-    name = config.pipeline
-    if name == "auto":
-        if embedder.backbone.mode is None:
-            return None
-        if embedder.backbone.pipeline is None:
-            raise ValueError("this backbone has no default image pipeline; set data.pipeline")
-        name = embedder.backbone.pipeline
-    return replace(create_pipeline(name), background=config.background)
+    if config.pipeline != "auto":
+        pipeline = create_pipeline(config.pipeline)
+    elif embedder.backbone.mode is None:
+        return None
+    else:
+        default = embedder.backbone.get_pipeline()
+        if default is None:
+            raise ValueError(
+                "this backbone has no default image pipeline; set data.pipeline, as in --set data.pipeline=study "
+                "(ImageNet's mean and deviation), and data.size for another size than 224"
+            )
+        pipeline = default
+    return replace(adjust_pipeline(pipeline, config.size, config.flip), background=config.background)
 
 
 def build_objective(config: RunConfig, num_classes: int, embedder: Embedder | None = None) -> Objective:

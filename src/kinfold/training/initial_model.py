@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kinfold.models import Embedder, initialize
+from kinfold.models.backbone import Backbone
 from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.training.components import build_model
 from kinfold.training.config.parsing import to_tables
@@ -24,11 +25,12 @@ _ARCHITECTURE = ("backbone", "standardize", "dim", "head", "pool", "batch_norm",
 _MAX_SHOWN = 3  # weights that an error names
 
 
-def create_initial_model(config: RunConfig) -> tuple[Embedder, dict[str, Any] | None]:
+def create_initial_model(config: RunConfig, backbone: Backbone | None = None) -> tuple[Embedder, dict[str, Any] | None]:
     """Build the network with its first weights.
 
     Args:
         config: With every "auto" resolved.
+        backbone: The backbone, where it was passed in Python.
 
     Returns:
         The network, and what was taken of the run that model.weights names (None where it names none).
@@ -37,14 +39,14 @@ def create_initial_model(config: RunConfig) -> tuple[Embedder, dict[str, Any] | 
         ValueError: The weights are missing or do not fit.
     """
     if not names_run(config.model.weights):
-        return build_model(config), None
-    model = create_architecture(config)
+        return build_model(config, backbone), None
+    model = create_architecture(config, backbone)
     return model, _load_run_weights(model, str(config.model.weights))
 
 
-def create_architecture(config: RunConfig) -> Embedder:
+def create_architecture(config: RunConfig, backbone: Backbone | None = None) -> Embedder:
     """Build the network without reading weights."""
-    return build_model(replace(config, model=replace(config.model, weights=None)))
+    return build_model(replace(config, model=replace(config.model, weights=None)), backbone)
 
 
 def fit_initial_model(
@@ -102,7 +104,8 @@ def inherit_model(tables: Mapping[str, Any]) -> dict[str, Any]:
     weights = model.get("weights") if isinstance(model, Mapping) else None
     if not isinstance(model, Mapping) or not isinstance(weights, str) or not names_run(weights):
         return {**tables}
-    source = to_tables(_open_run(weights).config.model)
+    config = _open_run(weights).config
+    source = to_tables(config.model)
     explicit = {key: value for key, value in model.items() if not (key == "backbone" and value == "auto")}
     inherited = {key: source[key] for key in _ARCHITECTURE if key in source}
     for part in ("backbone", "head"):
@@ -110,7 +113,8 @@ def inherit_model(tables: Mapping[str, Any]) -> dict[str, Any]:
             inherited.pop(f"{part}_options", None)  # those of another network
     if inherited["backbone"] == "features":
         inherited.pop("backbone_options", None)  # the width depends on the data
-    return {**tables, "model": {**inherited, **explicit}}
+    adapters = {} if config.lora is None or "lora" in tables else {"lora": to_tables(config.lora)}
+    return {**tables, **adapters, "model": {**inherited, **explicit}}
 
 
 def _load_run_weights(model: Embedder, folder: str) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from kinfold.data import Dataset, convert
 from kinfold.data.labeled import find_reader
 from kinfold.distributed import ProcessGroup
 from kinfold.files.atomic import write_json
 from kinfold.files.documents import nan_to_null
+from kinfold.models.module_backbone import wrap_module
 from kinfold.training.builder import RunBuilder
 from kinfold.training.checking import check
 from kinfold.training.config.parsing import apply_changes, configure, read_tables, to_tables, to_toml
@@ -22,7 +24,7 @@ from kinfold.training.config.settings import PASSED, RunConfig
 from kinfold.training.environment import find_differences
 from kinfold.training.evaluation import compute_final_scores
 from kinfold.training.initial_model import inherit_model
-from kinfold.training.loop.trainer import Callback, Trainer
+from kinfold.training.loop.trainer import Callback, Event, Trainer
 from kinfold.training.run import Run
 from kinfold.training.run_folder import RunFolder
 
@@ -36,6 +38,7 @@ def train(
     changes: Sequence[str] = (),
     resume: bool = False,
     dataset: Any = None,
+    backbone: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train, evaluate and save.
@@ -49,6 +52,8 @@ def train(
         dataset: Train on this data instead of what the configuration names: a path, a `kinfold.data.Dataset`, a data
             frame, a table, a torch dataset or whatever `kinfold.data.convert` takes. The path becomes part of the
             configuration. Anything else is not stored in the folder: whoever resumes or opens the run passes it again.
+        backbone: A module from images to features, instead of the one that the configuration names; see
+            `kinfold.models.module_backbone.ModuleBackbone`. It is not stored in the folder either.
         callbacks: Called with every event.
 
     Returns:
@@ -67,24 +72,31 @@ def train(
     if resume:
         if recipe is not None or changes:
             raise ValueError("a resumed run keeps its own configuration; give no recipe and no changes")
-        return _resume(folder, None if dataset is None else convert(dataset), callbacks)
+        return _resume(Run.open(folder, dataset, backbone), callbacks)
     config, dataset = _parse_recipe({} if recipe is None else recipe, changes, dataset)
+    passed = None if backbone is None else wrap_module(backbone)
+    if passed is not None:
+        config = replace(config, model=replace(config.model, backbone=PASSED, weights=None, backbone_options={}))
     check(config)
     run_folder = RunFolder(folder)
     with ProcessGroup() as world, ExitStack() as stack:
-        builder = RunBuilder(config, dataset, world)
+        builder = RunBuilder(config, dataset, world, backbone=passed)
         trainer = builder.build_trainer(run_folder, callbacks)
         # nothing is written before everything could be built
         if world.is_first:
+            estimate = builder.estimate_time(trainer)
             run_folder.begin(to_toml(to_tables(builder.config)), builder.describe())
             stack.enter_context(run_folder.lock())
+            if estimate is not None:
+                times = {"step_seconds": estimate.step_seconds, "run_seconds": estimate.run_seconds}
+                times |= {"features_seconds": estimate.features_seconds, **estimate.faster}
+                trainer.call_back(Event("estimate", 0, trainer.steps, times))
         world.barrier()
-        return _fit(builder, trainer, run_folder, dataset)
+        return _fit(builder, trainer, Run(run_folder, builder.config, dataset, passed))
 
 
-def _resume(folder: Path | str, dataset: Dataset | None, callbacks: Sequence[Callback]) -> Run:
-    run = Run.open(folder, dataset)
-    run_folder = run.run_folder
+def _resume(run: Run, callbacks: Sequence[Callback]) -> Run:
+    run_folder, dataset = run.run_folder, run.dataset
     with ProcessGroup() as world, ExitStack() as stack:
         if run.finished:
             return run
@@ -94,7 +106,7 @@ def _resume(folder: Path | str, dataset: Dataset | None, callbacks: Sequence[Cal
         config = run.config
         if config.model.memory_format == "auto":  # an earlier version began the run
             config = replace(config, model=replace(config.model, memory_format="contiguous"))
-        builder = RunBuilder(config, dataset, world, resumed=has_checkpoint)
+        builder = RunBuilder(config, dataset, world, resumed=has_checkpoint, backbone=run.backbone)
         builder.check_environment(run_folder, environment)
         differences = find_differences(environment, builder.describe())
         if differences and world.is_first:
@@ -117,13 +129,13 @@ def _resume(folder: Path | str, dataset: Dataset | None, callbacks: Sequence[Cal
             entry = {"step": trainer.step_number, "changed": differences}
             write_json(run_folder.environment, {**environment, "resumed": [*environment.get("resumed", []), entry]})
         world.barrier()
-        return _fit(builder, trainer, run_folder, dataset)
+        return _fit(builder, trainer, replace(run, config=builder.config))
 
 
-def _fit(builder: RunBuilder, trainer: Trainer, folder: RunFolder, dataset: Dataset | None) -> Run:
+def _fit(builder: RunBuilder, trainer: Trainer, run: Run) -> Run:
     trainer.fit()
-    finish_run(builder, trainer, folder)
-    return Run(folder, builder.config, dataset)
+    finish_run(builder, trainer, run.run_folder)
+    return run
 
 
 def finish_run(builder: RunBuilder, trainer: Trainer, folder: RunFolder) -> None:

@@ -6,12 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from kinfold.data import Dataset, Pipeline, convert, to_dataset
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.metrics import Distance
 from kinfold.models import Embedder
+from kinfold.models.backbone import Backbone
+from kinfold.models.module_backbone import wrap_module
 from kinfold.training import display
 from kinfold.training.components import build_pipeline
 from kinfold.training.config.parsing import configure
@@ -31,20 +33,23 @@ class Run:
         run_folder: The files of the run.
         config: Its configuration.
         dataset: The dataset, where the configuration does not name the one that it was trained on.
+        backbone: The backbone, where it was passed in Python.
     """
 
     run_folder: RunFolder
     config: RunConfig
     dataset: Dataset | None = None
+    backbone: Backbone | None = None
 
     @staticmethod
-    def open(folder: Path | str, dataset: Any = None) -> "Run":
+    def open(folder: Path | str, dataset: Any = None, backbone: nn.Module | None = None) -> "Run":
         """Open the folder of a run.
 
         Args:
             folder: The folder.
             dataset: The data that the run was trained on, where its configuration does not name it; whatever
                 `kinfold.data.convert` takes.
+            backbone: The module that was passed to `kinfold.train` as its backbone.
 
         Raises:
             ValueError: It is not the folder of a run, or its configuration cannot be read.
@@ -56,7 +61,8 @@ class Run:
             config = configure(run_folder.read_configuration())
         except ValueError as error:  # a plugin that was not loaded, or a file that was edited
             raise ValueError(f"the run {run_folder.path} cannot be opened: {error}") from None
-        return Run(run_folder, config, None if dataset is None else convert(dataset))
+        passed = None if backbone is None else wrap_module(backbone)
+        return Run(run_folder, config, None if dataset is None else convert(dataset), passed)
 
     def __repr__(self) -> str:
         return display.describe_run(self)
@@ -100,7 +106,7 @@ class Run:
     @cached_property
     def pipeline(self) -> Pipeline | None:
         """How images are prepared for the network; None for features."""
-        return build_pipeline(self.config.data, create_architecture(self.config))
+        return build_pipeline(self.config.data, create_architecture(self.config, self.backbone))
 
     def table(self) -> str:
         """Return the scores as a table of text: for each metric the score of each split, its start and its gain.
@@ -130,7 +136,7 @@ class Run:
         Raises:
             ValueError: There are no weights yet, or they do not fit the architecture.
         """
-        model = create_architecture(self.config)
+        model = create_architecture(self.config, self.backbone)
         try:
             model.load_state_dict(self._read_weights()["model"])
         except RuntimeError as error:
@@ -143,7 +149,7 @@ class Run:
 
     def start_model(self) -> Embedder:
         """Build the network as it was before its first step, from the configuration and the training items."""
-        model, start = create_initial_model(self.config)
+        model, start = create_initial_model(self.config, self.backbone)
         train = self.splits()["train"]
         fit_initial_model(
             model,

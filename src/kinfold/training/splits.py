@@ -1,5 +1,6 @@
 """The items of a run: a dataset divided into training, validation and test classes."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from kinfold.seeding import derive_generator
 from kinfold.training.config.settings import PASSED, DataConfig
 from kinfold.training.loop.trainer import Trainer
 
+CACHE_LIMIT = 2 << 30  # bytes of decoded images, as in `cache_images`
 _CLASS_SEED = 101  # tells the draw of validation classes from all other draws of a seed
 
 
@@ -107,6 +109,15 @@ def split_classes(dataset: Dataset, config: DataConfig) -> Splits:
 def cache_in_memory(dataset: Dataset, config: DataConfig, pipeline: Pipeline | None) -> Dataset:
     """Decode all images once where the configuration asks for it."""
     if not config.cache or pipeline is None or isinstance(dataset.items, Rows):
+        return dataset
+    side = config.short_side
+    expected = 0 if side is None else len(dataset) * 4 * side * side  # bytes of photos of 4 : 3 in color
+    if expected > CACHE_LIMIT:
+        warnings.warn(
+            f"{len(dataset):,} images of {side} pixels do not fit into the {CACHE_LIMIT / 2**30:.0f} GiB of "
+            "data.cache: they are read from disk in every epoch. A smaller data.short_side keeps them in memory",
+            stacklevel=2,
+        )
         return dataset
     return cache_images(
         dataset, config.short_side, pipeline.mode, workers=max(1, config.workers), background=pipeline.background

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from kinfold import registry
 
 # The contrastive loss pulls all positive pairs together and pushes only the negatives within its margin. Where the
@@ -22,6 +24,7 @@ DEFAULT_MINERS = {
     "nt-xent": "multi-similarity",
     "supcon": "multi-similarity",
 }
+CPU_SIZE = 128  # pixels; a step takes about a third of the time of 224
 PROXY_FACTOR = 100.0  # learning rate of proxies over that of the head; published settings are 50 to 500
 # Of backbone and head with Adam, by what is trained: a head on standardized features that starts from their principal
 # components, conv4, and any other backbone that comes with weights, under a head with random weights or one that is
@@ -92,6 +95,20 @@ def default_learning_rates(loss: str, kind: str) -> tuple[float, float]:
     divisor = RATE_DIVISORS[kind].get("proxies" if has_proxies(loss) else loss, 1.0)
     backbone, head = LEARNING_RATES[kind]
     return backbone / divisor, head / divisor
+
+
+def default_image_size(device: Any) -> int | None:
+    """Return the size of images that "auto" stands for: CPU_SIZE on a CPU, None (that of the pipeline) elsewhere.
+
+    Args:
+        device: training.device of a recipe.
+
+    Examples:
+        >>> default_image_size("cpu"), default_image_size("cuda")
+        (128, None)
+    """
+    is_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+    return CPU_SIZE if is_cpu else None
 
 
 def default_embedding_length(loss: str) -> float:

@@ -16,6 +16,7 @@ from kinfold.registry import names, resolve, suggest
 from kinfold.registry.options import PLAIN, is_instance
 from kinfold.training.config.defaults import (
     default_embedding_length,
+    default_image_size,
     default_learning_rates,
     default_miner,
     network_kind,
@@ -44,7 +45,8 @@ def read_tables(path: Path | str) -> dict[str, Any]:
 def configure(tables: Table, changes: Sequence[str] = ()) -> RunConfig:
     """Build a checked configuration from the tables of a recipe.
 
-    The miner "none" is no miner. "auto" as miner, optimizer.lr or model.init_length is the default of the loss.
+    The miner "none" is no miner. "auto" as miner, optimizer.lr, model.init_length or data.size is the default of the
+    loss, the network or the device.
 
     Args:
         tables: Tables as in a TOML file.
@@ -91,7 +93,14 @@ def _resolve_miner(tables: dict[str, Any]) -> None:
 
 
 def _resolve_numbers(tables: dict[str, Any]) -> None:
-    """Replace "auto" as learning rate and as initial embedding length by the defaults."""
+    """Replace "auto" as learning rate, as initial embedding length and as size of images by the defaults."""
+    data, training = tables.get("data"), tables.get("training")
+    if isinstance(data, dict) and data.get("size") == AUTO:
+        device = training.get("device", AUTO) if isinstance(training, Mapping) else AUTO
+        size = default_image_size(device)
+        data.update({"size": size} if size is not None else {})
+        if size is None:
+            del data["size"]
     loss = _get_loss_name(tables) or RunConfig().loss.name
     model, optimizer = tables.get("model"), tables.get("optimizer")
     if isinstance(model, dict) and model.get("init_length") == AUTO:

@@ -20,7 +20,7 @@ class NamedConfig:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-PASSED = "passed"  # data.name of a run whose dataset was passed in Python
+PASSED = "passed"  # data.name or model.backbone of a run whose dataset or backbone was passed in Python
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class DataConfig:
         fold: The fold of the protocol.
         test: "withheld" leaves the test items out of the run.
         pipeline: A name for `kinfold.data.create_pipeline`; "auto" is the one of the backbone.
+        size: Width and height of the images that the network gets; those of the pipeline if left out. "auto" in a
+            recipe is 128 on a CPU, and the pipeline's own on other devices.
+        flip: Whether training images are flipped at random; None leaves it to the pipeline.
         background: The color under transparent pixels, a name or "#rrggbb". Whatever uses the run later takes the same.
         cache: Decode every image once and keep it in memory.
         short_side: Resize cached images to this short side, in pixels.
@@ -57,6 +60,8 @@ class DataConfig:
     fold: int = 0
     test: Literal["open", "withheld"] = "open"
     pipeline: str = "auto"
+    size: int | None = None
+    flip: bool | None = None
     background: str = "white"
     cache: bool = False
     short_side: int | None = None
@@ -70,7 +75,8 @@ class ModelConfig:
     """[model]: the network that maps an item to its embedding; see `kinfold.models.create`.
 
     Args:
-        backbone: A name of `kinfold.list("backbones")`; "auto" chooses by the data.
+        backbone: A name of `kinfold.list("backbones")`; "auto" chooses by the data. "passed" in a run whose backbone
+            was passed to `kinfold.train`.
         dim: Width of the embedding.
         head: A name of `kinfold.list("heads")`.
         pool: How feature maps are pooled.
@@ -134,6 +140,8 @@ class OptimizerConfig:
         lr: Learning rate of the backbone.
         head_lr: Learning rate of the head; `lr` where left out.
         loss_lr: Learning rate of the loss' own parameters, such as proxies; `lr` where left out.
+        layer_decay: Factor on the learning rate from each stage of the backbone to the one before it, so that early
+            layers learn slower; 1 gives all the same rate.
         proxy_factor: Where `loss_lr` is left out, proxies learn at this multiple of the head's rate.
         weight_decay: Of the network. It is never applied to parameters of the loss.
         momentum: For sgd and rmsprop.
@@ -144,6 +152,7 @@ class OptimizerConfig:
     lr: float = 1e-3
     head_lr: float | None = None
     loss_lr: float | None = None
+    layer_decay: float = 1.0
     proxy_factor: float | None = None
     weight_decay: float = 0.0
     momentum: float = 0.9
@@ -169,6 +178,24 @@ class ScheduleConfig:
     at: list[int] = field(default_factory=list)
     factor: float = 0.1
     floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """[lora]: low-rank adapters in the linear layers of the backbone, whose weights stay as they are (Hu et al., 2022).
+
+    Args:
+        rank: Rank of the two matrices of an adapter.
+        alpha: The adapter is scaled by alpha / rank.
+        dropout: Probability of dropout before an adapter.
+        targets: Endings of the names of linear layers that get one, such as "q_proj"; empty takes queries and values of
+            attention.
+    """
+
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    targets: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -204,6 +231,7 @@ class TrainingConfig:
         save_seconds: Seconds between two checkpoints.
         save_every: Steps between two checkpoints.
         tensorboard: Write TensorBoard files too.
+        loggers: Further places to log to: "tensorboard", "wandb", "mlflow".
     """
 
     steps: int | None = None
@@ -218,6 +246,7 @@ class TrainingConfig:
     save_seconds: float = 60.0
     save_every: int | None = None
     tensorboard: bool = False
+    loggers: list[Literal["tensorboard", "wandb", "mlflow"]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -256,7 +285,7 @@ class RunConfig:
 
     Args:
         seed: Seed of everything that is drawn.
-        data, model, loss, miner, sampler, memory, optimizer, schedule, mixup, training, evaluation: The tables.
+        data, model, loss, miner, sampler, memory, lora, optimizer, schedule, mixup, training, evaluation: The tables.
         search: Values that a hyper-parameter search may try, such as
             "optimizer.lr" = {low = 1e-5, high = 1e-2, log = true} or "loss.k" = {values = [160, 200]}. A single run
             does not use it; see `kinfold.experiments.search`.
@@ -272,6 +301,7 @@ class RunConfig:
     miner: NamedConfig | None = None
     sampler: NamedConfig = field(default_factory=lambda: NamedConfig("spc", {"batch_size": 128, "per_class": 4}))
     memory: MemoryConfig | None = None
+    lora: LoraConfig | None = None
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     mixup: MixupConfig | None = None

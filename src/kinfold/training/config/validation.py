@@ -19,6 +19,9 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "data.fold": (0, None),
     "data.workers": (0, MAX_WORKERS),
     "data.short_side": (1, None),
+    "data.size": (8, 4096),
+    "lora.rank": (1, None),
+    "lora.dropout": (0, 1),
     "model.dim": (1, MAX_DIM),
     "memory.size": (1, None),
     "memory.start": (0, None),
@@ -26,6 +29,7 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "optimizer.lr": (0, None),
     "optimizer.head_lr": (0, None),
     "optimizer.loss_lr": (0, None),
+    "optimizer.layer_decay": (0, 1),
     "optimizer.proxy_factor": (0, None),
     "optimizer.weight_decay": (0, None),
     "optimizer.momentum": (0, None),
@@ -49,8 +53,8 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "evaluation.patience_after": (0, 1),
     "evaluation.batch_size": (1, None),
 }
-_POSITIVE = ("optimizer.clip", "model.init_length", "mixup.alpha")
-_BELOW_ONE = ("optimizer.momentum", "data.validation")
+_POSITIVE = ("optimizer.clip", "optimizer.layer_decay", "lora.alpha", "model.init_length", "mixup.alpha")
+_BELOW_ONE = ("optimizer.momentum", "data.validation", "lora.dropout")
 # Settings of a schedule, and the schedules that use them.
 _SCHEDULE_USERS = {
     "every": ("step",),

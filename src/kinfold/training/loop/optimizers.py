@@ -61,19 +61,44 @@ def build_parameter_groups(model: nn.Module, objective: nn.Module, config: Optim
     loss_lr = config.loss_lr
     if loss_lr is None and config.proxy_factor is not None and _has_proxies(objective):
         loss_lr = config.proxy_factor * (config.lr if config.head_lr is None else config.head_lr)
-    candidates = [
-        ("backbone", [p for p in model.parameters() if id(p) not in head_ids], config.lr, config.weight_decay),
+    candidates: list[tuple[str, list[nn.Parameter], float | None, float]] = [
+        *_list_backbone_groups(model, head_ids, config),
         ("head", [p for p in model.parameters() if id(p) in head_ids], config.head_lr, config.weight_decay),
         # weight decay would pull proxies and boundaries to zero
         ("loss", [p for p in objective.parameters() if id(p) not in model_ids], loss_lr, 0.0),
     ]
-    groups = []
+    groups: list[dict[str, Any]] = []
     for name, parameters, lr, weight_decay in candidates:
         trainable = [p for p in parameters if p.requires_grad]
         if trainable:
             lr = config.lr if lr is None else lr
             groups.append({"params": trainable, "name": name, "lr": lr, "base_lr": lr, "weight_decay": weight_decay})
     return groups
+
+
+def _list_backbone_groups(
+    model: nn.Module, head_ids: set[int], config: OptimizerConfig
+) -> list[tuple[str, list[nn.Parameter], float | None, float]]:
+    """One group for the backbone, or with `layer_decay` one for each stage; what follows the last has the full rate."""
+    named = [(name, p) for name, p in model.named_parameters() if id(p) not in head_ids]
+    if config.layer_decay == 1:
+        return [("backbone", [p for _, p in named], config.lr, config.weight_decay)]
+    stages = tuple(f"backbone.{stage}." for stage in getattr(getattr(model, "backbone", None), "stages", ()))
+    if not stages:
+        raise ValueError(
+            f"optimizer.layer_decay = {config.layer_decay:g} needs a backbone with stages, and this one has none; "
+            "leave it out"
+        )
+    depths: dict[int, list[nn.Parameter]] = {}
+    depth = len(stages)
+    for name, parameter in reversed(named):  # parameters are in the order in which the network runs
+        depth = next((number for number, stage in enumerate(stages) if name.startswith(stage)), depth)
+        depths.setdefault(depth, []).insert(0, parameter)
+    last = len(stages)
+    return [
+        (f"backbone-{depth}", parameters, config.lr * config.layer_decay ** (last - depth), config.weight_decay)
+        for depth, parameters in sorted(depths.items())
+    ]
 
 
 def check_loss_lr(objective: nn.Module, config: OptimizerConfig) -> None:

@@ -30,14 +30,15 @@ class Event:
     """What callbacks are called with.
 
     Attributes:
-        kind: "step", "evaluation", "saved" (a checkpoint) or "end".
+        kind: "estimate" (before the first step: seconds of a step and of the run, and shares of the time of a step by
+            faster setting), "step", "evaluation", "saved" (a checkpoint) or "end".
         step: Steps so far.
         steps: Steps of the whole training.
         values: Loss, learning rates or metrics by name.
         split: The split of an evaluation.
     """
 
-    kind: Literal["step", "evaluation", "saved", "end"]
+    kind: Literal["estimate", "step", "evaluation", "saved", "end"]
     step: int
     steps: int
     values: dict[str, float] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class Trainer:
             self._save()
             if stop:  # it came in the last step
                 raise Stopped(stop, self.step_number)
-            self._call_back(Event("end", self.step_number, self.steps))
+            self.call_back(Event("end", self.step_number, self.steps))
 
     def get_selected_weights(self) -> dict[str, Tensor]:
         """Return the weights that the run ends with."""
@@ -206,7 +207,7 @@ class Trainer:
             self.step_number += 1
             rates = {f"lr-{group['name']}": group["lr"] for group in self.optimizer.param_groups}
             values = {"loss": output.loss, **output.logged, **rates}
-            self._call_back(Event("step", self.step_number, self.steps, values))
+            self.call_back(Event("step", self.step_number, self.steps, values))
             if self.step_number % self.evaluate_every == 0 or self.step_number == self.steps:
                 self._evaluate()
                 self.model.train()
@@ -235,12 +236,12 @@ class Trainer:
         output = self.step(batch, self.step_number, sizes)
         if not math.isfinite(output.loss):
             self.diverged = self.step_number
-            self._call_back(Event("step", self.step_number, self.steps, {"loss": output.loss}))
+            self.call_back(Event("step", self.step_number, self.steps, {"loss": output.loss}))
             return None
         scaler = self.step.scaler
         if self.step_number < self.head_only:
             for group in self.optimizer.param_groups:
-                if group["name"] == "backbone":
+                if group["name"].startswith("backbone"):
                     for parameter in group["params"]:
                         parameter.grad = None
         if self.clip is not None:
@@ -264,7 +265,7 @@ class Trainer:
                 raise
             # the signal ended its workers too; the last checkpoint is older than this evaluation
             raise Stopped(self.stop.signal, self._saved_step) from None
-        self._call_back(Event("evaluation", self.step_number, self.steps, values, self.evaluated_split))
+        self.call_back(Event("evaluation", self.step_number, self.steps, values, self.evaluated_split))
         if self.selection.update(self.step_number, values) and self.selection.rule == "validation":
             self._best = copy_weights(self.model)
             if self.folder is not None and self.world.is_first:
@@ -289,10 +290,11 @@ class Trainer:
             log = self.folder.log
             length = log.stat().st_size if log.exists() else 0
             self.folder.save(self.step_number, {**self.state_dict(), "log": length})
-        self._call_back(Event("saved", self.step_number, self.steps))
+        self.call_back(Event("saved", self.step_number, self.steps))
         self.world.barrier()
 
-    def _call_back(self, event: Event) -> None:
+    def call_back(self, event: Event) -> None:
+        """Call all callbacks with an event, on the first process."""
         if self.world.is_first:
             for callback in self.callbacks:
                 callback(event)
