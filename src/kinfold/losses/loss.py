@@ -345,9 +345,8 @@ class Loss(nn.Module):
     def _check_missing_pairs(self, relation: RelationSource) -> None:
         if is_transformed() or not self.warn_missing_pairs or self.proxies is not None:
             return
-        has_positives, has_negatives = (
-            bool((number > 0).any()) for number in (relation.count_positives(), relation.count_negatives())
-        )
+        counts = (relation.count_positives(), relation.count_negatives())
+        has_positives, has_negatives = torch.stack([(number > 0).any() for number in counts]).tolist()  # one wait
         if not (has_positives and has_negatives):
             self.warn_missing_pairs = False
             missing = "no two items of one class" if not has_positives else "no two items of different classes"

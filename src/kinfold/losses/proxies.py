@@ -16,7 +16,7 @@ def check_class_range(labels: Tensor, num_classes: int) -> None:
     """Raise ValueError for labels outside 0..C-1, which index the parameters of a loss."""
     if is_transformed() or labels.numel() == 0:
         return
-    low, high = (int(bound) for bound in torch.aminmax(labels))
+    low, high = torch.stack(torch.aminmax(labels)).tolist()  # one wait for the device
     if low < 0 or high >= num_classes:
         raise ValueError(
             f"labels run from {low} to {high}, but this loss has parameters for the classes 0..{num_classes - 1} only; "

@@ -6,6 +6,7 @@ entry points of their package in the groups `kinfold.losses`, `kinfold.miners` a
 - `builtin`: the table of built-in names. A new loss adds one line there.
 - `lookup`: list, resolve, create and register names.
 - `options`: check options against the signature of their target.
+- `hints`: names and options of other libraries, for error messages.
 - `documentation`: summaries and arguments of a name, read from docstrings.
 - `plugins`: load a user's file that registers names.
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from kinfold.registry.builtin import BUILTIN, LIBRARIES
+from kinfold.registry.hints import find_alias
 from kinfold.registry.options import check_options
 
 _targets = {kind: {**targets} for kind, targets in BUILTIN.items()}
@@ -154,7 +155,7 @@ def list_added() -> list[tuple[str, str, str]]:
 
 
 def suggest(text: str, choices: Iterable[str]) -> str:
-    """Suggest the choice that is closest to a misspelled string.
+    """Suggest the choice that a string of other libraries means, or that is closest to a misspelled one.
 
     Args:
         text: What the user wrote.
@@ -168,6 +169,8 @@ def suggest(text: str, choices: Iterable[str]) -> str:
         " (did you mean 'triplet'?)"
     """
     choices = [*choices]
+    if alias := find_alias(text, choices):
+        return f" (did you mean {alias!r}?)"
     for spelling in (text.replace("_", "-"), text):
         if close := difflib.get_close_matches(spelling, choices, n=1, cutoff=0.5):
             return f" (did you mean {close[0]!r}?)"
