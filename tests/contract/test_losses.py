@@ -359,10 +359,10 @@ def test_wrong_input_gets_a_helpful_error(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_real_valued_relation_is_for_pair_losses_alone(name):
+def test_a_real_valued_relation_is_for_pair_losses_and_graded_ones_alone(name):
     width = NUM_CLASSES if has_proxies(name) else len(X)
     degree = torch.full((len(X), width), 0.5)
-    if kind_of(name) == "pair":
+    if kind_of(name) == "pair" or make(name).graded:
         assert make(name)(X, relation=degree).isfinite()
         return
     with pytest.raises(ValueError, match="boolean"):

@@ -113,8 +113,12 @@ class PairProgram:
             options["classes"] = ClassRows.from_labels(list_first_rows(labels.squeeze(1)))
         if relation.degree is None:
             return self.terms(ScoredPairs(scores, relation.positives, relation.negatives, **options))
-        # a pair of degree r is counted twice: r as positive, 1 - r as negative
         nothing, degree = torch.zeros_like(relation.positives), relation.degree.to(scores)
+        if self.loss.graded:
+            is_related = degree > 0
+            masks = relation.positives & is_related, relation.negatives & ~is_related
+            return self.terms(ScoredPairs(scores, *masks, degree=degree, **options))
+        # a pair of degree r is counted twice: r as positive, 1 - r as negative
         positives = torch.stack([relation.positives, nothing])
         negatives = torch.stack([nothing, relation.negatives])
         weights = torch.stack([degree, 1.0 - degree])

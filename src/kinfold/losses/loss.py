@@ -46,6 +46,8 @@ class Loss(nn.Module):
             matrix is enough then if a batch is compared with itself.
         whole_classes: Whether rows that are processed at a time must hold all anchors of their classes. Batches with
             labels are sorted by class for it.
+        graded: For kind "anchor" or "batch": whether `terms` uses `ScoredPairs.degree`, so that the loss accepts a
+            real-valued relation.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
         proxies: Class vectors (C, d) or (C, K, d) that samples are compared with instead of with each other, or None.
@@ -58,6 +60,7 @@ class Loss(nn.Module):
     supports_chunks: bool = True
     elementwise: bool = False
     whole_classes: bool = False
+    graded: bool = False
     uses_labels: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
@@ -252,10 +255,10 @@ class Loss(nn.Module):
         return batch
 
     def _check_degrees(self, relation: Relation | RelationSource) -> None:
-        if relation.degree is not None and self.kind != "pair":
+        if relation.degree is not None and not (self.kind == "pair" or self.graded):
             raise ValueError(
-                f"{type(self).__name__} needs a boolean relation; only losses of kind 'pair' accept a real-valued one "
-                " (contrastive, margin, binomial, similarity-margin, similarity-contrastive)"
+                f"{type(self).__name__} needs a boolean relation; a real-valued one is for losses of kind 'pair' "
+                "(contrastive, margin, binomial, sigmoid, ...) and for supcon, log-ratio and happier"
             )
 
     def _read_tuples(self, tuples: Tuples | IndexTensors | None, batch: PairBatch) -> Tuples | None:

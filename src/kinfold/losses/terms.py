@@ -64,6 +64,8 @@ class ScoredPairs:
         anchors: Embeddings (B, d), normalized if the loss declares so.
         references: Embeddings (R, d), normalized if the loss declares so.
         weights: Weight of each pair, for a real-valued relation.
+        degree: Degree of each pair in [0, 1], for a real-valued relation and a loss with `graded`. Pairs of degree zero
+            are negatives, all others positives.
         labels: Labels of the anchors in a shape that broadcasts to `scores`, if there are any.
         symmetric: Whether the references are the anchors themselves.
         from_triplets: Whether the pairs are the (a, p) and (a, n) of triplets, shape (2, T).
@@ -78,11 +80,17 @@ class ScoredPairs:
     anchors: Tensor | None = None
     references: Tensor | None = None
     weights: Tensor | None = None
+    degree: Tensor | None = None
     labels: Tensor | None = None
     symmetric: bool = False
     from_triplets: bool = False
     batch_size: int | None = None
     classes: ClassRows | None = None
+
+    @property
+    def relevance(self) -> Tensor:
+        """Degree of each pair, (B, R); without a real-valued relation 1 for positives and 0 for all others."""
+        return mask_to_float(self.positives, self.scores) if self.degree is None else self.degree * self.positives
 
     def per_pair(self, values: Tensor, counted: Tensor | None = None) -> Terms:
         """Return terms whose mean is over the counted pairs, each with its weight.

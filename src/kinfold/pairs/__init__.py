@@ -9,7 +9,7 @@ from kinfold.pairs.cross_batch_memory import CrossBatchMemory
 from kinfold.pairs.labels import Labels, reindex
 from kinfold.pairs.measures import cosine, dot, euclidean, normalize, snr, sphere_distance, squared_euclidean
 from kinfold.pairs.pair_batch import PairBatch, full_precision, make_pair_batch
-from kinfold.pairs.relation import Relation
+from kinfold.pairs.relation import Relation, tree_relation
 from kinfold.pairs.tuples import Quadruplets, Triplets
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "snr",
     "sphere_distance",
     "squared_euclidean",
+    "tree_relation",
 ]

@@ -135,3 +135,37 @@ class Relation:
 def _diagonal_mask(mask: Tensor, shift: int) -> Tensor:
     rows, columns = (torch.arange(size, device=mask.device) for size in mask.shape)
     return rows[:, None] + shift == columns
+
+
+def tree_relation(labels: Tensor, ref_labels: Tensor | None = None, *, alpha: float = 1.0) -> Tensor:
+    """Return a real-valued relation of items in a tree of labels: the share of levels that two items have in common.
+
+    (l / L)^alpha, where the first l of L labels are equal.
+
+    Args:
+        labels: Integer labels of each item from the coarsest to the finest, (B, L).
+        ref_labels: The same of the references, (R, L); by default the items themselves.
+        alpha: Exponent; a larger one makes coarse levels less related.
+
+    Returns:
+        (B, R), for `relation=` of a loss.
+
+    Raises:
+        ValueError: Labels are not integers of shape (B, L), or the two have different numbers of levels.
+
+    Examples:
+        >>> tree_relation(torch.tensor([[0, 0], [0, 1], [1, 2]]))
+        tensor([[1.0000, 0.5000, 0.0000],
+                [0.5000, 1.0000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
+    """
+    others = labels if ref_labels is None else ref_labels
+    for table in (labels, others):
+        if table.dim() != 2 or table.is_floating_point() or table.shape[1] != labels.shape[1] or table.shape[1] == 0:
+            raise ValueError(
+                f"labels of a tree must be integers of shape (items, levels), got {table.dtype} {tuple(table.shape)}; "
+                "kinfold.pairs.reindex turns strings into integers, one level at a time"
+            )
+    equal = labels[:, None, :] == others[None, :, :]
+    depth = equal.long().cumprod(dim=2).sum(dim=2)  # a level counts only below equal levels
+    return (depth / labels.shape[1]) ** alpha

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.losses.references.arithmetic import Array, Mask, cosine, distance, mean, sigmoid, valid_anchors
+from tests.losses.references.arithmetic import Array, Mask, cosine, distance, mean, raw_distance, sigmoid, valid_anchors
 from tests.losses.references.catalog import reference
 
 
@@ -159,4 +159,134 @@ def pnp(
             z = sum(sigmoid((cosine(anchors[a], references[n]) - s) / temperature) for n in negative_rows)
             terms.append(functions[form](z))
         values.append(mean(terms))
+    return mean(values)
+
+
+@reference("recall-at-k", {"k": (1, 3), "temperature": 0.1}, {"k": (2,), "k_temperature": 0.3})
+def recall_at_k(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    k: tuple[int, ...] = (1, 2, 4, 8, 16),
+    temperature: float = 0.01,
+    k_temperature: float = 1.0,
+) -> float:
+    """Mean over valid anchors of ``1 - mean_k min(k, sum_P sigmoid((k - rank) / t)) / min(k, |P|)``."""
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        ranks = []
+        for p in positive_rows:
+            s = cosine(anchors[a], references[p])
+            above = [
+                sigmoid((cosine(anchors[a], references[r]) - s) / temperature)
+                for r in positive_rows + negative_rows
+                if r != p
+            ]
+            ranks.append(1.0 + sum(above))
+        recalls = [
+            min(cut, sum(sigmoid((cut - rank) / k_temperature) for rank in ranks)) / min(cut, len(positive_rows))
+            for cut in k
+        ]
+        values.append(1.0 - mean(recalls))
+    return mean(values)
+
+
+def rising_step(gap: float, temperature: float) -> float:
+    """A sigmoid up to zero, half a step above it, and a line of slope 100 from 0.05 on."""
+    if gap <= 0:
+        return sigmoid(gap / temperature)
+    if gap <= 0.05:
+        return 0.5 + sigmoid(gap / temperature)
+    return 100.0 * (gap - 0.05) + 0.5 + sigmoid(0.05 / temperature)
+
+
+def hierarchical_value(scores: list[float], relevances: list[float], temperature: float) -> float:
+    """One minus the bound of hierarchical average precision of one anchor, for all items that it ranks."""
+    total = 0.0
+    for p in range(len(scores)):
+        if relevances[p] == 0:
+            continue
+        gained, rank = relevances[p], 1.0
+        for j in range(len(scores)):
+            if j == p:
+                continue
+            is_above = scores[j] >= scores[p]
+            if is_above:
+                gained += min(relevances[p], relevances[j])
+            if relevances[j] < relevances[p]:
+                rank += rising_step(scores[j] - scores[p], temperature)
+            elif is_above:
+                rank += 1.0
+        total += gained / rank
+    return 1.0 - total / sum(relevances)
+
+
+@reference("happier", {"temperature": 0.1, "balance": False})
+def happier(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    temperature: float = 0.01,
+    balance: bool = True,
+) -> float:
+    """Mean over valid anchors of `hierarchical_value`, all positives with relevance one."""
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        scores = [cosine(anchors[a], references[r]) for r in positive_rows + negative_rows]
+        relevances = [1.0] * len(positive_rows) + [0.0] * len(negative_rows)
+        values.append(hierarchical_value(scores, relevances, temperature))
+    return mean(values)
+
+
+@reference("roadmap", {"temperature": 0.1, "weight": 0.2}, {"positive_threshold": 0.4, "negative_threshold": -0.1})
+def roadmap(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    temperature: float = 0.01,
+    weight: float = 0.5,
+    positive_threshold: float = 0.9,
+    negative_threshold: float = 0.6,
+) -> float:
+    """Mean over valid anchors of the bound of one minus average precision, and of hinges on cosines."""
+    values = []
+    for a, positive_rows, negative_rows in valid_anchors(positives, negatives):
+        near = [cosine(anchors[a], references[p]) for p in positive_rows]
+        far = [cosine(anchors[a], references[n]) for n in negative_rows]
+        precisions = []
+        for s in near:
+            rank = sum(1 for other in near if other >= s)
+            precisions.append(rank / (rank + sum(rising_step(other - s, temperature) for other in far)))
+        calibration = mean([max(0.0, positive_threshold - s) for s in near])
+        calibration += mean([max(0.0, s - negative_threshold) for s in far])
+        values.append((1 - weight) * (1 - mean(precisions)) + weight * calibration)
+    return mean(values)
+
+
+@reference("log-ratio", {"squared": False, "epsilon": 0.1}, {"normalize": True, "epsilon": 0.01})
+def log_ratio(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    squared: bool = True,
+    normalize: bool = False,
+    epsilon: float = 1e-6,
+) -> float:
+    """Mean over anchors with two items or more of the mean over pairs of items of the squared log-ratio."""
+    values = []
+    for a in range(len(anchors)):
+        items = [
+            (r, 0.0 if positives[a, r] else 1.0) for r in range(len(references)) if positives[a, r] | negatives[a, r]
+        ]
+        logs = []
+        for r, label_distance in items:
+            d = (distance if normalize else raw_distance)(anchors[a], references[r])
+            logs.append(math.log((d**2 if squared else d) + epsilon) - math.log(label_distance + epsilon))
+        pairs = [(logs[i] - logs[j]) ** 2 for j in range(len(logs)) for i in range(j)]
+        if pairs:
+            values.append(mean(pairs))
     return mean(values)
