@@ -26,6 +26,7 @@ from benchmarks.timing import about
 NUMBERS = {
     "recall@k": "recall@1",
     "precision@k": "precision@10",
+    "map@k": "map@10",
     "rho@k": "rho@2",
     "tar@far=x": "tar@far=0.001",
     "threshold@far=x": "threshold@far=0.001",

@@ -54,6 +54,7 @@ def retrieval(queries, labels, gallery=None, gallery_labels=None, distance="cosi
         for k in (1, 2, 4, 8, 10, 100):
             add(f"recall@{k}", float(hit[:k].any()))
             add(f"precision@{k}", hit[:k].sum() / k)
+            add(f"map@{k}", precision_at_hits[ranks <= k].sum() / min(n, k))
         add("r-precision", hit[:n].sum() / n)
         add("map@r", precision_at_hits[ranks <= n].sum() / n)
         add("map", precision_at_hits.sum() / n)

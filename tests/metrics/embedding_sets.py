@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 RETRIEVAL = [
-    *(f"{kind}@{k}" for kind in ("recall", "precision") for k in (1, 2, 4, 8, 10, 100)),
+    *(f"{kind}@{k}" for kind in ("recall", "precision", "map") for k in (1, 2, 4, 8, 10, 100)),
     *("r-precision", "map@r", "map", "map@c", "map@1000", "map@c-printed", "map@1000-printed", "mrr"),
 ]
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.scoring import Measure
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.masks import count, mask_to_float
 
@@ -51,7 +52,7 @@ class LogRatio(Loss):
     """
 
     graded = True
-    measure = "squared-euclidean"
+    measure: Measure = "squared-euclidean"
     normalize = False
 
     def __init__(

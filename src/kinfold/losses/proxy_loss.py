@@ -14,10 +14,11 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.proxies import check_class_range
 from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.pairs import Labels, PairBatch, normalize
+from kinfold.pairs import Labels, PairBatch, full_precision, normalize
 from kinfold.pairs.index_tuples import IndexTensors, Tuples
 from kinfold.pairs.labels import encode
 from kinfold.pairs.masks import list_columns
+from kinfold.pairs.pair_batch import check_embeddings
 from kinfold.pairs.transforms import is_transformed
 
 # Class vectors from which a softmax loss is computed in chunks of classes. Fewer are computed in rows of all classes,
@@ -138,6 +139,35 @@ class ProxyLoss(Loss):
     def values(self, targets: TargetLogits) -> Tensor:
         """Compute the loss of every sample, (B,); implemented by each softmax loss."""
         raise NotImplementedError(f"{type(self).__name__} defines neither values(self, targets) nor terms(self, pairs)")
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """Return the logit of each class for each sample, without margins: the largest one is the predicted class.
+
+        Args:
+            embeddings: (B, d), of any length: normalized if the loss does so.
+
+        Returns:
+            (B, num_classes), differentiable.
+
+        Examples:
+            >>> from kinfold.losses import create
+            >>> loss = create("cosface", num_classes=3, dim=3, scale=10.0)
+            >>> loss.proxies.data = torch.eye(3)
+            >>> loss.get_logits(torch.tensor([[0.0, 2.0, 0.0]])).detach()
+            tensor([[ 0., 10.,  0.]])
+        """
+        assert self.proxies is not None
+        with full_precision(embeddings):
+            x = check_embeddings(embeddings, "embeddings")
+            y = check_embeddings(self.proxies.flatten(0, -2), "proxies")
+            if x.shape[1] != y.shape[1]:
+                raise ValueError(f"embeddings have {x.shape[1]} dimensions but the proxies {y.shape[1]}")
+            dtype = torch.promote_types(x.dtype, y.dtype)
+            x, y = x.to(dtype), y.to(dtype)
+            if self.normalize:
+                x, y = normalize(x), normalize(y)
+            scores = self.logit_scale * self._by_class(x @ y.T, dim=1)
+            return self.logits(scores if self.bias is None else scores + self.bias.to(dtype))
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         scores = self.logit_scale * self._by_class(pairs.scores, dim=1)

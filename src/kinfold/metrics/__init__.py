@@ -3,6 +3,7 @@
 | module | public functions and classes |
 |---|---|
 | `evaluation`, `evaluation_result` | `evaluate`, `examine`, `Evaluation` |
+| `graded` | `evaluate_graded`, for degrees of relevance instead of labels |
 | `nearest_neighbors` | `neighbors` |
 | `verification`, `verification_curve` | `verify`, `VerificationCurve`, `query_curves`, `QueryCurves` |
 | `clustering` | `k_means`, `Clustering` |
@@ -22,6 +23,7 @@ from kinfold.metrics.clustering import Clustering, k_means
 from kinfold.metrics.embedding_space import class_spectrum, spectrum
 from kinfold.metrics.evaluation import evaluate, examine
 from kinfold.metrics.evaluation_result import Evaluation
+from kinfold.metrics.graded import evaluate_graded
 from kinfold.metrics.metric_kinds import (
     ClassRateMetric,
     ClusteringMetric,
@@ -52,6 +54,7 @@ __all__ = [
     "VerificationCurve",
     "class_spectrum",
     "evaluate",
+    "evaluate_graded",
     "examine",
     "k_means",
     "neighbors",

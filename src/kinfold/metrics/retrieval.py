@@ -48,6 +48,21 @@ def map_at_r() -> RetrievalMetric:
     return RetrievalMetric(RankDepth(beyond_relevant=0), value)
 
 
+def map_at_k(k: int) -> RetrievalMetric:
+    """(1 / min(n, k)) sum of j / r_j over j with r_j <= k, r_j the rank of the j-th of n relevant items.
+
+    The average precision of the first k results, as in text retrieval. "map@1000" is another metric, see there.
+
+    Args:
+        k: The number of nearest items that count.
+    """
+
+    def value(ranks: Tensor, relevant: Tensor, size: Tensor) -> Tensor:
+        return _precisions(ranks, torch.full_like(relevant, k)).sum(dim=1) / relevant.clamp(max=k)
+
+    return RetrievalMetric(RankDepth(k), value)
+
+
 def mean_average_precision() -> RetrievalMetric:
     """(1/n) sum over all j of j / r_j, r_j the rank of the j-th of n relevant items: the whole ranking."""
 

@@ -81,6 +81,7 @@ BUILTIN: dict[str, dict[str, str]] = {
     "samplers": {
         "spc": "kinfold.samplers.spc:SPCSampler",
         "spc-r": "kinfold.samplers.spc_r:SPCRSampler",
+        "hierarchical": "kinfold.samplers.hierarchical:HierarchicalSampler",
         "ddm": "kinfold.samplers.ddm:DDMSampler",
         "gc": "kinfold.samplers.gc:GCSampler",
         "frd": "kinfold.samplers.frd:FRDSampler",
@@ -130,6 +131,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "precision@k": "kinfold.metrics.retrieval:precision",
         "r-precision": "kinfold.metrics.retrieval:r_precision",
         "map@r": "kinfold.metrics.retrieval:map_at_r",
+        "map@k": "kinfold.metrics.retrieval:map_at_k",
         "map@c": "kinfold.metrics.retrieval:map_at_c",
         "map@1000": "kinfold.metrics.retrieval:map_at_1000",
         "map@c-printed": "kinfold.metrics.retrieval:map_at_c_printed",

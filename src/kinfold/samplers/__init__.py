@@ -7,6 +7,7 @@ from kinfold.pairs.labels import Labels
 from kinfold.samplers.ddm import DDMSampler
 from kinfold.samplers.frd import FRDSampler
 from kinfold.samplers.gc import GCSampler
+from kinfold.samplers.hierarchical import HierarchicalSampler
 from kinfold.samplers.random import RandomSampler
 from kinfold.samplers.sampler import Sampler
 from kinfold.samplers.spc import SPCSampler
@@ -16,6 +17,7 @@ __all__ = [
     "DDMSampler",
     "FRDSampler",
     "GCSampler",
+    "HierarchicalSampler",
     "RandomSampler",
     "SPCRSampler",
     "SPCSampler",
