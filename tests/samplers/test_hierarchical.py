@@ -38,8 +38,9 @@ def test_items_and_classes_take_turns():
         counts = [items[item] for item in (label == LABELS).nonzero().flatten().tolist()]
         assert max(counts) - min(counts) <= 1
     for coarse in range(3):
-        counts = Counter(int(LABELS[item]) for batch in make(batches=120) for item in batch if COARSE[item] == coarse)
-        assert max(counts.values()) - min(counts.values()) <= 2
+        drawn = [item for batch in make(batches=120) for item in batch if COARSE[item] == coarse]
+        tally = Counter(LABELS[drawn].tolist())
+        assert max(tally.values()) - min(tally.values()) <= 2
 
 
 def test_strings_and_one_coarse_class():
