@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from kinfold import Run
@@ -13,6 +15,7 @@ from kinfold.calibration.class_pairs import build_table
 from kinfold.calibration.drawing import ClassItems
 from kinfold.calibration.identification import estimate_thresholds, rate_at
 from kinfold.calibration.probability import fit_probability, measure_reliability
+from kinfold.calibration.thresholds import estimate_threshold
 from tests.cli.runs import feature_run
 from tests.problems import generator
 
@@ -79,6 +82,57 @@ def test_thresholds_and_rates_of_a_table_are_inverse():
     rates = table.rates(torch.ones(30, 1))
     threshold = table.find_threshold(rates, 0.05)
     assert float(table.rate_at(threshold, rates)) == pytest.approx(0.05, rel=1e-6)
+
+
+def test_limits_of_rates_equal_a_jackknife_by_loops():
+    items = unit_items(12, items=5)
+    table = build_table(items.rows, items.labels, 0.1, generator(0))
+
+    def log_rate(level, classes):
+        return np.log(np.mean([float(table.shares[level, i, j]) for i, j in itertools.permutations(classes, 2)]))
+
+    for level in (5, 20):
+        everything = log_rate(level, range(12))
+        left_out = [log_rate(level, [i for i in range(12) if i != gone]) for gone in range(12)]
+        error = math.sqrt(11 / 12 * sum((value - np.mean(left_out)) ** 2 for value in left_out))
+        for new, widening in ((None, 2.0), (6, 3.0), (10**9, 1.0)):
+            expected = math.exp(everything + scipy.stats.t.ppf(0.9, 11) * error * math.sqrt(widening))
+            assert float(table.limit_rates(0.9, new)[level]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_estimate_keeps_its_rate_among_new_classes_about_as_often_as_it_says():
+    """The rate among as many new classes, in draws from one population; a naive threshold exceeds it in half."""
+    exceeded = {"naive": 0, "estimate": 0}
+    for draw in range(60):
+        items, new = (ClassItems.from_labels(*draw_population(24, 2 * draw + part)) for part in range(2))
+        table = build_table(items.rows, items.labels, 0.05, generator(draw))
+        naive = float(table.find_threshold(table.rates(torch.ones(24, 1)), 0.05))
+        others = new.draw_negative(40_000, generator(draw))
+        for name, threshold in (("naive", naive), ("estimate", estimate_threshold(table, 0.05, 0.9))):
+            exceeded[name] += int((others >= threshold).double().mean() > 0.05)
+    assert exceeded["naive"] > 20
+    assert exceeded["estimate"] <= 12  # of 60; 6 are the aim, and 12 have a chance of 1 %
+
+
+def draw_population(classes, seed):
+    """Unit rows of classes around centers of different spread, and labels."""
+    source = generator(seed)
+    centers = torch.randn(classes, 8, generator=source) + 0.6
+    rows = centers[:, None] + 0.5 * torch.randn(classes, 5, 8, generator=source)
+    return torch.nn.functional.normalize(rows.flatten(0, 1), dim=1), torch.arange(classes).repeat_interleave(5)
+
+
+def test_the_curve_passes_through_the_chosen_point():
+    rows, labels = draw_population(40, 0)
+    result = calibrate(rows, labels, far=0.05)
+    far, tar, at = (np.array(result.curve[name]) for name in ("far", "tar", "thresholds"))
+    assert (np.diff(far) <= 0).all()
+    assert (np.diff(tar) <= 0).all()
+    assert np.interp(result.threshold, at, tar) == pytest.approx(result.tar, abs=0.02)
+    assert np.interp(result.threshold, at, far) == pytest.approx(result.measured_far, rel=0.1)
+    figure = result.plot()
+    assert [axes.get_title() for axes in figure.axes][:2] == ["ROC", "DET"]
+    assert "guarantee" in result._repr_html_()
 
 
 def test_classes_are_matched_once_and_all_their_pairs_are_scored():

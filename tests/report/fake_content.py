@@ -65,8 +65,10 @@ def make_content(
             "spectra": make_spectra(rng, shown),
             "diagnostics": make_diagnostics(rng, chosen),
             "weights": [make_weights(name) for name in chosen],
+            "calibration": make_calibration_charts(),
         },
         "spaces": [make_space(rng, name, labels, names, count, packed) for name in shown],
+        "calibrations": [make_calibration("margin, seed 0")],
         "thumbnails": make_thumbnails(rng, labels, count) if count else None,
     }
 
@@ -80,7 +82,8 @@ def make_empty() -> dict[str, Any]:
         "missing": ["the run was interrupted before its first evaluation"],
         "inflated": False,
         "tables": [],
-        "charts": {"training": [], "curves": [], "spectra": [], "diagnostics": [], "weights": []},
+        "charts": {"training": [], "curves": [], "spectra": [], "diagnostics": [], "weights": [], "calibration": []},
+        "calibrations": [],
         "spaces": [],
         "thumbnails": None,
     }
@@ -254,6 +257,22 @@ def make_diagnostics(rng: np.random.Generator, methods: list[str]) -> list[dict[
         )
         for name, column in values.items()
     ]
+
+
+def make_calibration(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "classes": "51 test classes",
+        "sentences": ["threshold 0.277: pairs with at least this similarity are of the same class", "estimate"],
+        "identification": [{"classes": 10, "threshold": 0.46, "extrapolated": False}],
+    }
+
+
+def make_calibration_charts() -> list[dict[str, Any]]:
+    """A curve, and a single point on it."""
+    far = np.geomspace(1e-4, 0.5, 20).round(6).tolist()
+    series = [make_series("margin", far, np.sqrt(far).round(4).tolist(), 0), make_series("chosen", [0.01], [0.1], 1)]
+    return [make_chart("ROC", make_axis("false-accept rate", scale="log"), make_axis("true-accept rate"), series)]
 
 
 def make_weights(name: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def audit(
         pairs += find_near(rows, FEATURE_SIMILARITY, torch.from_numpy(readable))
         report("labels", 0.0)
         check = _check_labels(rows, dataset.labels, readable, seed)
-        findings += _report_labels(dataset, check)
+        findings += _report_labels(dataset, check, rows)
     findings += _report_duplicates(dataset, pairs)
     report("labels", 1.0)
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -160,15 +160,20 @@ def _check_labels(rows: Tensor, labels: Tensor, readable: Array, seed: int) -> L
     return LabelCheck(label_probability, suggested, chance, suspicious)
 
 
-def _report_labels(dataset: Dataset, check: LabelCheck | None) -> list[Finding]:
+def _report_labels(dataset: Dataset, check: LabelCheck | None, rows: Tensor) -> list[Finding]:
+    """Return probable label errors, each with the nearest item of the class that it looks like."""
     if check is None:
         return []
     findings = []
     for row in check.suspicious.nonzero().squeeze(1).tolist():
-        name, chance = dataset.classes[int(check.suggested[row])], float(check.suggested_probability[row])
+        suggested, chance = int(check.suggested[row]), float(check.suggested_probability[row])
         probability = float(check.label_probability[row])
-        reason = f"looks like {name} ({chance:.0%}); its own label has a probability of {probability:.1g}"
-        findings.append(_make(dataset, row, "label-error", reason, True, score=probability))
+        members = (dataset.labels == suggested).nonzero().squeeze(1)
+        nearest = int(members[(rows[members] @ rows[row]).argmax()])
+        reason = (
+            f"looks like {dataset.classes[suggested]} ({chance:.0%}); its label has a probability of {probability:.1g}"
+        )
+        findings.append(_make(dataset, row, "label-error", reason, True, nearest, probability))
     return findings
 
 

@@ -4,12 +4,15 @@ import csv
 import io
 from collections import Counter
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from kinfold.files.atomic import write_text
+from kinfold.optional import import_optional
 
 COLUMNS = ("row", "drop", "kind", "class", "split", "item", "other_row", "score", "reason")
+_SHOWN = 50  # findings in a notebook
 KINDS = {
     "label-error": "the label is probably wrong",
     "leakage": "nearly the same item is in another split",
@@ -32,7 +35,8 @@ class Finding:
         item: The path of the item, where it has one.
         reason: Why it is reported.
         drop: Whether leaving the item out is advised.
-        other_row: The item that it was compared with, or None.
+        other_row: The item that it was compared with: its duplicate, or the nearest item of the class that it looks
+            like. None where there is none.
         score: What the reason rests on: a probability, a similarity, or a size in pixels.
     """
 
@@ -97,6 +101,51 @@ class Audit:
         counts = Counter(finding.kind for finding in self.findings)
         shown = ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "nothing found"
         return f"<Audit of {self.name}: {self.items:,} items, {self.classes:,} classes; {shown}>"
+
+    def _repr_html_(self) -> str:
+        cells = [[escape(str(value)) for value in finding.to_dict().values()] for finding in self.findings[:_SHOWN]]
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
+        more = f"<p>and {len(self.findings) - _SHOWN:,} more</p>" if len(self.findings) > _SHOWN else ""
+        return f"<p>{escape(repr(self)[1:-1])}</p><table><tr>{head}</tr>{body}</table>{more}"
+
+    def table(self, most: int = 50) -> str:
+        """Return one line for each finding: row, drop, kind, class, reason.
+
+        Args:
+            most: The number of lines.
+        """
+        rows = [["row", "drop", "kind", "class", "reason"]]
+        for finding in self.findings[:most]:
+            rows.append(
+                [str(finding.row), "yes" if finding.drop else "no", finding.kind, finding.label, finding.reason]
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + row[4:]) for row in rows
+        ]
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """Draw the number of findings of each kind, and the sizes of the classes.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
+        figure = figure_module.Figure(figsize=(9, 4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        kinds = [*KINDS]
+        bars = left.barh(kinds, [self.count(kind) for kind in kinds])
+        left.bar_label(bars)
+        left.invert_yaxis()
+        left.set(xlabel="findings")
+        right.plot(sorted(self.class_sizes.values(), reverse=True))
+        right.set(xlabel="class, largest first", ylabel="items", ylim=(0, None))
+        return figure
 
     def describe(self) -> list[str]:
         """Return the findings in sentences."""

@@ -1,13 +1,16 @@
 """Shares of accepted pairs for every pair of classes, at several thresholds: what resampling of classes needs."""
 
+import math
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import t as student_t
 from torch import Tensor
 
 LEVELS = 64  # thresholds of a table: at 50 times the rate to a fiftieth of it, each 1.13 times the next
 _SAMPLED_ROWS = 2048  # whose pairs place the thresholds
 _ROW_BLOCK = 512
+_FLOOR = 1e-9  # rates below count as this, so that they have a logarithm
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,33 @@ class ClassPairTable:
         total = counts.sum(dim=0).square() - counts.square().sum(dim=0)
         return (accepted / total).double()
 
+    def limit_rates(self, confidence: float, new_classes: int | None = None) -> Tensor:
+        """Return an upper limit of the false-accept rate among new classes at every threshold, (L, 1).
+
+        log rate + t se sqrt(1 + n / m), where se is the jackknife standard error of log rate, leaving out one of the n
+        classes at a time, t the quantile of Student's distribution with n - 1 degrees of freedom, and m the number of
+        new classes: the rate among them varies too.
+
+        Args:
+            confidence: The level of the limit.
+            new_classes: m; None: as many as there are here.
+        """
+        count = self.shares.shape[1]
+        by_class = self.shares.sum(dim=2, dtype=torch.float64)  # (L, n)
+        total = by_class.sum(dim=1, keepdim=True)
+        without = ((total - 2 * by_class) / ((count - 1) * (count - 2))).clamp(min=_FLOOR).log()
+        error = ((count - 1) * (without - without.mean(dim=1, keepdim=True)).square().mean(dim=1, keepdim=True)).sqrt()
+        quantile = float(student_t.ppf(confidence, count - 1))
+        widening = (1 + count / (new_classes or count)) ** 0.5
+        rates = (total / (count * (count - 1))).clamp(min=_FLOOR)
+        return rates * (quantile * widening * error).exp()
+
     def find_threshold(self, rates: Tensor, rate: float) -> Tensor:
         """Return the threshold of a rate for each column of `rates` (L, R), interpolated on a logarithmic scale."""
-        floor = 1e-9
-        logs = rates.clamp(min=floor).log()
+        logs = rates.clamp(min=_FLOOR).log()
         goal = torch.tensor(rate, dtype=torch.float64).log()
-        above = (logs > goal).sum(dim=0).clamp(min=1, max=len(self.thresholds) - 1)  # rates fall with the threshold
+        # the first threshold that keeps the rate; limits of rates may rise again where few pairs are left
+        above = (logs > goal).double().cumprod(dim=0).sum(dim=0).long().clamp(min=1, max=len(self.thresholds) - 1)
         high, low = logs.gather(0, above[None] - 1)[0], logs.gather(0, above[None])[0]
         share = ((high - goal) / (high - low).clamp(min=1e-12)).clamp(0.0, 1.0)
         return self.thresholds[above - 1] + share * (self.thresholds[above] - self.thresholds[above - 1])
@@ -54,10 +78,9 @@ class ClassPairTable:
         above = torch.searchsorted(self.thresholds, goal.contiguous()).clamp(1, len(self.thresholds) - 1)
         left, right = self.thresholds[above - 1], self.thresholds[above]
         share = ((goal - left) / (right - left).clamp(min=1e-12)).clamp(0.0, 1.0)
-        floor = 1e-9
-        logs = rates.clamp(min=floor).log()
+        logs = rates.clamp(min=_FLOOR).log()
         value = logs.gather(0, above[None] - 1)[0] * (1 - share) + logs.gather(0, above[None])[0] * share
-        return torch.where(value <= torch.tensor(floor).log() + 1e-6, 0.0, value.exp())
+        return torch.where(value <= math.log(_FLOOR) + 1e-6, 0.0, value.exp())
 
 
 def build_table(rows: Tensor, labels: Tensor, rate: float, generator: torch.Generator) -> ClassPairTable:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ SHAPE = {
     "scores": [float],
     "probabilities": [float],
     "reliability": {"predicted": [float], "observed": [float], "weight": [float]},
+    "curve": {"thresholds": [float], "far": [float], "tar": [float]},
     "identification": [{"gallery_classes": int, "threshold": float, "extrapolated": bool}],
     "origin": {str: object},
 }
@@ -52,6 +54,8 @@ class Calibration:
             times: mean rate, and how often it exceeded `far`. None for a guarantee.
         probability: The map from a similarity to the probability that two items are of the same class.
         reliability: Predicted probabilities beside observed shares, for classes that the map was not fitted on.
+        curve: False-accept and true-accept rates of these classes at thresholds around the chosen one, every class
+            counting the same: lists "thresholds", ascending, "far" and "tar".
         identification: Estimated thresholds for galleries of several sizes.
         origin: Where the classes come from: split, run, fingerprint.
     """
@@ -70,6 +74,7 @@ class Calibration:
     coverage: dict[str, float] | None
     probability: ProbabilityMap
     reliability: Reliability
+    curve: dict[str, list[float]]
     identification: list[IdentificationPoint]
     origin: dict[str, Any]
 
@@ -95,7 +100,7 @@ class Calibration:
         else:
             lines.append(
                 f"estimate, not a guarantee: {self.classes:,} classes certify no rate below {self.smallest_far:.3g}; "
-                f"the threshold is the {100 * self.confidence:g} % quantile over resampled classes"
+                f"aim: the rate among new classes is at most {self.far:g} in {100 * self.confidence:g} % of cases"
                 if self.far < self.smallest_far
                 else "estimate, not a guarantee: the model was selected by its scores on these classes"
             )
@@ -122,7 +127,7 @@ class Calibration:
         return "\n".join(lines)
 
     def plot(self) -> Any:
-        """Draw the reliability curve and the probability of each score, with the threshold.
+        """Draw ROC and DET with the chosen point, the probability of each score, and the reliability curve.
 
         Returns:
             A matplotlib figure.
@@ -131,15 +136,27 @@ class Calibration:
             ImportError: matplotlib is not installed.
         """
         figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
-        figure = figure_module.Figure(figsize=(9, 4))
-        left, right = figure.subplots(1, 2)
-        left.plot(self.probability.scores, self.probability.probabilities)
-        left.axvline(self.threshold, linestyle="--", color="black")
-        left.set(xlabel="similarity", ylabel="probability of the same class", title=f"threshold {self.threshold:.3f}")
-        right.plot([0, 1], [0, 1], color="gray", linewidth=0.8)
-        right.plot(self.reliability.predicted, self.reliability.observed, marker="o")
-        right.set(xlabel="predicted", ylabel="observed, held-out classes", title="reliability")
+        figure = figure_module.Figure(figsize=(9, 7.5), layout="constrained")
+        (roc, det), (probability, reliability) = figure.subplots(2, 2)
+        rejected = 1.0 - np.array(self.curve["tar"])
+        roc.plot(self.curve["far"], self.curve["tar"])
+        det.plot(self.curve["far"], rejected)
+        roc.plot(self.measured_far, self.tar, "o", color="black")
+        det.plot(self.measured_far, 1.0 - self.tar, "o", color="black")
+        roc.set(xscale="log", xlabel="false-accept rate", ylabel="true-accept rate", title="ROC")
+        det.set(xscale="log", yscale="log", xlabel="false-accept rate", ylabel="false-reject rate", title="DET")
+        probability.plot(self.probability.scores, self.probability.probabilities)
+        probability.axvline(self.threshold, linestyle="--", color="black")
+        title = f"threshold {self.threshold:.3f}"
+        probability.set(xlabel="similarity", ylabel="probability of the same class", title=title)
+        reliability.plot([0, 1], [0, 1], color="gray", linewidth=0.8)
+        reliability.plot(self.reliability.predicted, self.reliability.observed, marker="o")
+        reliability.set(xlabel="predicted", ylabel="observed, held-out classes", title="reliability")
         return figure
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.describe())
+        return f"<p>{escape(repr(self)[1:-1])}</p><ul>{lines}</ul>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""

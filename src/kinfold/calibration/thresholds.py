@@ -31,6 +31,7 @@ def calibrate(
     far: float = 1e-2,
     *,
     confidence: float = 0.9,
+    new_classes: int | None = None,
     gallery_sizes: Sequence[int] = (10, 100, 1000, 10000),
     shots: int = 5,
     resamples: int = 400,
@@ -43,17 +44,20 @@ def calibrate(
 
     The unit is the class. The n classes are divided at random into n // 2 pairs. If two new classes are drawn as these
     were, the pairs and the new pair are exchangeable, and conformal risk control certifies a mean false-accept rate
-    down to 1 / (n // 2 + 1). Below that rate no guarantee is given: the threshold is a quantile of the thresholds of
-    resampled classes, and the same calibration on halves of the classes measures how well that works.
+    down to 1 / (n // 2 + 1). Below that rate no guarantee is given: the threshold is the first at which an upper limit
+    of the rate among new classes, from the spread over the classes at hand, is at most `far`. The same calibration on
+    halves of the classes measures how well that works.
 
     Args:
         embeddings: (N, d), of classes that were not used for training.
         labels: One label for each row.
         far: The false-accept rate.
         confidence: For an estimate: the aimed share of calibrations that keep the rate.
+        new_classes: For an estimate: the number of new classes whose rate is to be kept; None takes as many as are
+            calibrated on. Among few new classes the rate varies more, so that the threshold is higher.
         gallery_sizes: Numbers of classes for which thresholds of identification are estimated.
         shots: Items of a class in such a gallery.
-        resamples: Draws of classes with replacement.
+        resamples: Draws of classes with replacement, for intervals.
         splits: Random halves on which an estimate is measured.
         may_guarantee: False gives an estimate in any case, for classes on which the model was selected.
         origin: Where the classes come from, kept with the result.
@@ -79,6 +83,8 @@ def calibrate(
     for name, value in (("far", far), ("confidence", confidence)):
         if not 0.0 < value < 1.0:
             raise ValueError(f"{name} must be above 0 and below 1, got {value}")
+    if new_classes is not None and new_classes < 2:
+        raise ValueError(f"new_classes must be at least 2, got {new_classes}")
     if shots < 1 or any(size < 1 for size in gallery_sizes):
         raise ValueError("shots and gallery_sizes must be at least 1")
     generator = derive_generator(seed, _STREAM)
@@ -90,12 +96,13 @@ def calibrate(
         scores, units = items.match_classes(generator)
         threshold = control_rate(scores, units, far)
     else:
-        threshold = estimate_threshold(table, far, confidence, resamples, generator)
+        threshold = estimate_threshold(table, far, confidence, new_classes)
         coverage = measure_coverage(table, far, confidence, splits, generator)
     rates = table.rates(_draw_counts(table.shares.shape[1], resamples, generator))
     probability, reliability = _fit_probabilities(items, generator)
-    tar, tar_interval = _measure_accepted(items, threshold, resamples, generator)
+    accepted = _measure_accepted(items, torch.cat([table.thresholds, torch.tensor([threshold], dtype=torch.float64)]))
     all_rates = table.rates(torch.ones(table.shares.shape[1], 1))
+    curve = {"thresholds": table.thresholds, "far": all_rates[:, 0], "tar": accepted.mean(dim=0)[:-1]}
     return Calibration(
         far=far,
         threshold=threshold,
@@ -106,11 +113,12 @@ def calibrate(
         confidence=confidence,
         measured_far=float(table.rate_at(threshold, all_rates)),
         far_interval=_interval(table.rate_at(threshold, rates)),
-        tar=tar,
-        tar_interval=tar_interval,
+        tar=float(accepted[:, -1].mean()),
+        tar_interval=_resample_mean(accepted[:, -1], resamples, generator),
         coverage=coverage,
         probability=probability,
         reliability=reliability,
+        curve={name: values.tolist() for name, values in curve.items()},
         identification=estimate_thresholds(items, far, gallery_sizes, shots, generator),
         origin=origin or {},
     )
@@ -138,12 +146,16 @@ def prepare_items(embeddings: Embeddings, labels: Labels) -> ClassItems:
     return items
 
 
-def estimate_threshold(
-    table: ClassPairTable, far: float, confidence: float, resamples: int, generator: torch.Generator
-) -> float:
-    """Return the quantile, over resampled classes, of the threshold with the false-accept rate `far`."""
-    rates = table.rates(_draw_counts(table.shares.shape[1], resamples, generator))
-    return float(table.find_threshold(rates, far).quantile(confidence))
+def estimate_threshold(table: ClassPairTable, far: float, confidence: float, new_classes: int | None = None) -> float:
+    """Return the first threshold at which the upper limit of the rate among new classes is at most `far`.
+
+    Args:
+        table: Accepted shares of pairs of classes.
+        far: The false-accept rate.
+        confidence: The level of the limit.
+        new_classes: The number of new classes; None: as many as the table has.
+    """
+    return float(table.find_threshold(table.limit_rates(confidence, new_classes), far))
 
 
 def measure_coverage(
@@ -154,8 +166,8 @@ def measure_coverage(
     realized = []
     for _ in range(splits):
         order = torch.randperm(count, generator=generator)
-        threshold = estimate_threshold(table.take(order[: count // 2]), far, confidence, 100, generator)
         rest = table.take(order[count // 2 :])
+        threshold = estimate_threshold(table.take(order[: count // 2]), far, confidence, rest.shares.shape[1])
         realized.append(float(rest.rate_at(threshold, rest.rates(torch.ones(rest.shares.shape[1], 1)))))
     rates = torch.tensor(realized)
     return {"splits": splits, "mean_far": float(rates.mean()), "exceeded": float((rates > far).float().mean())}
@@ -179,18 +191,21 @@ def _interval(values: Tensor) -> tuple[float, float]:
     return low, high
 
 
-def _measure_accepted(
-    items: ClassItems, threshold: float, resamples: int, generator: torch.Generator
-) -> tuple[float, tuple[float, float]]:
-    """Return the mean over classes of the share of accepted positive pairs, and its interval over classes."""
+def _measure_accepted(items: ClassItems, thresholds: Tensor) -> Tensor:
+    """Return the share of accepted positive pairs of each class at thresholds (L,), ascending, (C, L) float64."""
     shares = []
     for number in (items.sizes > 1).nonzero().squeeze(1).tolist():
         rows = items.members(number)[:200]
         upper = torch.ones(len(rows), len(rows), dtype=torch.bool).triu(diagonal=1)
-        shares.append(float(((rows @ rows.T)[upper] >= threshold).double().mean()))
-    values = torch.tensor(shares, dtype=torch.float64)
+        scores = (rows @ rows.T)[upper].double().sort().values
+        shares.append(1.0 - torch.searchsorted(scores, thresholds).double() / len(scores))
+    return torch.stack(shares)
+
+
+def _resample_mean(values: Tensor, resamples: int, generator: torch.Generator) -> tuple[float, float]:
+    """Return the interval over classes of the mean of values (C,)."""
     counts = _draw_counts(len(values), resamples, generator).double()
-    return float(values.mean()), _interval((counts * values[:, None]).sum(dim=0) / len(values))
+    return _interval((counts * values[:, None]).sum(dim=0) / len(values))
 
 
 def _fit_probabilities(items: ClassItems, generator: torch.Generator) -> tuple[ProbabilityMap, Reliability]:

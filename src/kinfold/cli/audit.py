@@ -17,6 +17,7 @@ def audit(
     root: Annotated[Path | None, typer.Option(help="Folder of the data set, or file of a table.")] = None,
     run: Annotated[Path | None, typer.Option(help="A run that embeds the items, to judge labels of images.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv file for the findings.")] = None,
+    page: Annotated[Path | None, typer.Option(help="An .html file that shows the findings with pictures.")] = None,
     workers: Annotated[int, typer.Option(help="Number of threads that decode images.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the folds.")] = 0,
     changes: Changes = None,
@@ -27,7 +28,8 @@ def audit(
 
     Example: `kinfold data audit folder --root photos --run runs/birds --out audit.csv`
 
-    Look at the CSV file, change `drop` where you disagree, and train without those items:
+    --page audit.html shows every finding with its pictures, to confirm or to refuse, and the CSV text that follows.
+    Look at it or at the CSV file, change `drop` where you disagree, and train without those items:
     `kinfold train images --root photos --drop audit.csv`.
     """
     from kinfold.audit import audit as run_audit
@@ -35,12 +37,18 @@ def audit(
 
     if out is not None and out.suffix.lower() != ".csv":
         raise ValueError(f"--out writes a .csv file, got {out.name!r}")
+    if page is not None and page.suffix.lower() != ".html":
+        raise ValueError(f"--page writes an .html file, got {page.name!r}")
     dataset = load(name, root, changes)
     opened = None if run is None else open_for_use(run)
     with show_progress(enabled=not as_json) as progress:
         result = run_audit(dataset, opened, workers=workers, seed=seed, progress=progress)
     if out is not None:
         result.to_csv(out)
+    if page is not None:
+        from kinfold.report.audit_page import write_audit_page
+
+        write_audit_page(result, dataset, page)
     if as_json:
         echo(json.dumps(result.to_dict(), indent=2))
         return
@@ -52,3 +60,5 @@ def audit(
         echo(f"  ... and {len(result.findings) - 20:,} more" + ("" if out else "; --out FILE.csv writes all"))
     if out is not None:
         echo(f"{out}: {len(result.findings):,} findings")
+    if page is not None:
+        echo(f"{page}: open it in a browser")

@@ -46,7 +46,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_page_opens_with_all_its_sections(browser, usual):
     with open_page(browser, usual) as shown:
         assert shown.title() == "glyphs"
-        titles = ["Results", "Training", "Map", "Queries", "Curves", "Spectra", "Pair weights"]
+        titles = ["Results", "Training", "Map", "Queries", "Curves", "Spectra", "Calibration", "Pair weights"]
         assert shown.locator("main h2").all_inner_texts() == titles
         assert shown.locator("nav a").all_inner_texts() == titles
         for curve in (
@@ -62,6 +62,8 @@ def test_a_page_opens_with_all_its_sections(browser, usual):
             assert figure.locator(".plot > svg path.line").count() >= 2, curve
         assert shown.locator("#training path.band").count() == 10
         assert shown.locator("#weights figure").count() == 5
+        assert shown.locator("#calibration circle.dot").count() == 1  # the chosen point
+        assert "at least this similarity" in shown.locator("#calibration li").first.inner_text()
         assert shown.locator(".absent").count() == 1  # the panel of the map, before anything is chosen
 
 
@@ -148,7 +150,7 @@ def test_charts_read_out_values_and_legends_toggle(browser, usual):
 
 def test_sections_without_data_say_so(browser, folder):
     with open_page(browser, write_page(fake_content.make_empty(), folder / "empty.html")) as shown:
-        for section in ("results", "training", "map", "queries", "curves", "spectra", "weights"):
+        for section in ("results", "training", "map", "queries", "curves", "spectra", "calibration", "weights"):
             assert shown.locator(f"#{section} .absent").count() >= 1, section
         assert "interrupted before its first evaluation" in shown.locator("header .notice").inner_text()
 
@@ -157,7 +159,7 @@ def test_sections_without_data_say_so(browser, folder):
 def test_a_content_without_one_part_still_opens(browser, folder, key):
     content = {name: value for name, value in fake_content.make_content(points=30).items() if name != key}
     with open_page(browser, write_page(content, folder / "part.html")) as shown:
-        assert shown.locator("main section").count() == 7
+        assert shown.locator("main section").count() == 8
         assert "could not be drawn" not in shown.locator("main").inner_text()
 
 

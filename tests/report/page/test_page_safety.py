@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from kinfold.report.page import write_page
-from kinfold.report.page.html import ASSETS, SCRIPTS, embed_json
+from kinfold.report.page.html import ASSETS, AUDIT_SCRIPTS, SCRIPTS, embed_json
 from tests.report import fake_content
 from tests.report.browser_pages import HOSTILE, click_point, open_page
 
@@ -111,7 +111,7 @@ def test_embedded_json_gives_the_same_values_back_and_closes_no_element():
 
 
 def test_scripts_never_make_markup_or_ask_the_network():
-    for name in [*SCRIPTS, "theme"]:
+    for name in {*SCRIPTS, *AUDIT_SCRIPTS, "theme"}:
         text = (ASSETS / f"{name}.js").read_text()
         for word in (
             "innerHTML",

@@ -9,6 +9,11 @@ from typing import Any
 import kinfold
 from kinfold.data import Dataset
 from kinfold.files.documents import nan_to_null
+from kinfold.report.content.calibrations import (
+    describe_calibration_charts,
+    describe_calibrations,
+    read_calibrations,
+)
 from kinfold.report.content.datasets import RunDatasets
 from kinfold.report.content.diagnostics import describe_diagnostics
 from kinfold.report.content.embedding_spaces import choose_repeats, describe_space, open_space, request_thumbnails
@@ -46,8 +51,8 @@ def collect_content(
 
     Returns:
         Plain values, ready for JSON. "tables": results. "charts": lists of `kinfold.report.charts.Chart` as
-        dictionaries, by section. "spaces": embedding spaces, with their maps and queries. "missing": sentences about
-        what cannot be shown.
+        dictionaries, by section. "calibrations": stored thresholds in sentences. "spaces": embedding spaces, with their
+        maps and queries. "missing": sentences about what cannot be shown.
 
     Raises:
         ValueError: The folder holds no runs, a method is unknown, or `points` is below 2.
@@ -63,6 +68,8 @@ def collect_content(
     spaces = [space for space in opened if space is not None]
     if spaces and not has_tsne():
         missing.append('no maps: t-SNE needs scikit-learn, which is not installed (pip install "kinfold[report]")')
+    calibrations = read_calibrations(inputs, missing)
+    charts["calibration"] = describe_calibration_charts(calibrations)
     charts |= {"curves": describe_curves(spaces, styles), "spectra": describe_spectra(spaces, styles)}
     thumbnails = Thumbnails()
     request_thumbnails(spaces, thumbnails)
@@ -87,6 +94,7 @@ def collect_content(
             "inflated": is_inflated(inputs),
             "tables": describe_tables(inputs),
             "charts": {section: [asdict(chart) for chart in listed] for section, listed in charts.items()},
+            "calibrations": describe_calibrations(calibrations),
             "spaces": [describe_space(space, thumbnails) for space in spaces],
             "thumbnails": sheets,
             "missing": [*dict.fromkeys(missing)],

@@ -59,13 +59,21 @@ class Thumbnails:
                 else:
                     self.refused += 1
 
-    def draw(self, folder: Path) -> dict[str, Any] | None:
-        """Draw the sheets, or load them from the cache of the folder; None if there is nothing to draw."""
+    def draw(self, folder: Path | None) -> dict[str, Any] | None:
+        """Draw the sheets, or load them from the cache of the folder; None if there is nothing to draw.
+
+        Args:
+            folder: Where sheets are cached; None draws them anew.
+        """
         if not self._requests:
             return None
         key = digest_parts(f"{identity} {item} {ground}" for (identity, item), (_, ground) in self._requests.items())
         key = f"{key} {TILE} {QUALITY} {_get_format()}"
-        drawing = load_or_compute(folder, "report-thumbnails", key, self._draw_sheets)
+        drawing = (
+            self._draw_sheets()
+            if folder is None
+            else load_or_compute(folder, "report-thumbnails", key, self._draw_sheets)
+        )
         self.outside, self.unreadable = drawing["outside"], drawing["unreadable"]
         self._sprites = dict(zip(self._requests, drawing["index"].tolist(), strict=True))
         count = int((drawing["index"] >= 0).sum())

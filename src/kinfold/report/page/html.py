@@ -10,6 +10,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,19 @@ ASSETS = Path(__file__).parent / "assets"
 # in this order: each may use what is defined in those before
 SCRIPTS = (
     *("elements", "styles", "axes", "caption", "chart", "scatter", "images", "tables", "results"),
-    *("queries", "paint", "view", "search", "map", "sections", "main"),
+    *("queries", "paint", "view", "search", "map", "sections", "outline", "main"),
 )
+AUDIT_SCRIPTS = ("elements", "images", "tables", "outline", "audit")
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def write_page(content: dict[str, Any], path: Path | str) -> Path:
+def write_page(content: dict[str, Any], path: Path | str, scripts: Sequence[str] = SCRIPTS) -> Path:
     """Write a report as one offline HTML file, completely or not at all.
 
     Args:
         content: Result of `collect_content`. NaN and infinities are shown as missing.
         path: The .html file.
+        scripts: The scripts that draw the content, in this order.
 
     Returns:
         The path.
@@ -43,15 +46,15 @@ def write_page(content: dict[str, Any], path: Path | str) -> Path:
         raise ValueError(f"a report is an .html file, got {path.name!r}")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
-    write_text(path, render_page(content))
+    write_text(path, render_page(content, scripts))
     return path
 
 
-def render_page(content: dict[str, Any]) -> str:
+def render_page(content: dict[str, Any], scripts: Sequence[str] = SCRIPTS) -> str:
     """Return the text of the HTML file."""
     style = _read_asset("style.css")
     theme = _read_asset("theme.js")
-    script = '"use strict";\n{\n' + "\n".join(_read_asset(f"{name}.js") for name in SCRIPTS) + "}\n"
+    script = '"use strict";\n{\n' + "\n".join(_read_asset(f"{name}.js") for name in scripts) + "}\n"
     policy = (
         f"default-src 'none'; img-src data:; style-src {_digest(style)}; "
         f"script-src {_digest(theme)} {_digest(script)}; base-uri 'none'; form-action 'none'"

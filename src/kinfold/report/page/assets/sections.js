@@ -1,4 +1,4 @@
-// The sections that consist of charts: training, curves, spectra and diagnostics, pair weights.
+// The sections that consist of charts: training, calibration, curves, spectra and diagnostics, pair weights.
 
 function getCharts(section) {
   return (content.charts?.[section] ?? []).filter((chart) => chart.series?.length);
@@ -28,6 +28,43 @@ function createTrainingSection() {
         : `One seed for each method, so there are no bands. ${gaps}`,
     ),
     createCharts(charts),
+  ];
+}
+
+function createCalibrationSection() {
+  const calibrations = content.calibrations ?? [];
+  if (!calibrations.length)
+    return [
+      createRemark("No run was calibrated. `kinfold calibrate RUN --far 1e-2` chooses a threshold for classes never seen."),
+    ];
+  return [
+    element(
+      "p",
+      {class: "lead"},
+      "Thresholds for classes never seen. ROC and DET are those of the calibration classes; a dot marks the chosen threshold.",
+    ),
+    calibrations.map(createCalibration),
+    createCharts(getCharts("calibration")),
+  ];
+}
+
+function createCalibration({name, classes, sentences, identification}) {
+  return [
+    element("h3", {}, createName(name), element("span", {class: "soft"}, ` · ${classes}`)),
+    element(
+      "ul",
+      {class: "sentences"},
+      sentences.map((sentence) => element("li", {}, sentence)),
+    ),
+    createTable({
+      caption: "estimated thresholds of identification, by the size of the gallery",
+      rows: identification,
+      columns: [
+        {title: "classes in the gallery", numeric: true, value: (row) => row.classes, cell: (row) => formatNumber(row.classes, 0)},
+        {title: "threshold", numeric: true, value: (row) => row.threshold, cell: (row) => formatNumber(row.threshold, 4)},
+        {title: "", value: (row) => row.extrapolated, cell: (row) => (row.extrapolated ? "extrapolated" : "")},
+      ],
+    }),
   ];
 }
 
