@@ -60,7 +60,8 @@ class ClassPairTable:
         quantile = float(student_t.ppf(confidence, count - 1))
         widening = (1 + count / (new_classes or count)) ** 0.5
         rates = (total / (count * (count - 1))).clamp(min=_FLOOR)
-        return rates * (quantile * widening * error).exp()
+        limits: Tensor = rates * (quantile * widening * error).exp()
+        return limits
 
     def find_threshold(self, rates: Tensor, rate: float) -> Tensor:
         """Return the threshold of a rate for each column of `rates` (L, R), interpolated on a logarithmic scale."""
