@@ -83,12 +83,15 @@ class World:
         return result
 
     def average_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Replace every gradient by its mean over the processes; parameters without a gradient are skipped."""
+        """Replace every gradient by its mean over the processes.
+
+        Parameters without a gradient are skipped, and so are class vectors that are sharded over the processes.
+        """
         if self.size == 1:
             return
         by_dtype: dict[torch.dtype, list[Tensor]] = {}
         for parameter in parameters:
-            if parameter.grad is not None:
+            if parameter.grad is not None and not getattr(parameter, "is_shard", False):
                 gradient = parameter.grad
                 if gradient.is_sparse:  # with the same rows on every process: classes are not drawn by rank
                     parameter.grad = gradient.coalesce()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kinfold.losses.class_shards import ClassShard
 from kinfold.pairs import normalize
 from kinfold.pairs.masks import HUGE
 
@@ -28,16 +29,23 @@ class TargetClasses:
     Attributes:
         index: Positions among the class vectors, (B, W).
         exists: Which entries of `index` are used, (B, W).
+        is_here: Which of them have their class vector in this process, (B, W); None if all have.
     """
 
     index: Tensor
     exists: Tensor
+    is_here: Tensor | None = None
+
+    @property
+    def local(self) -> Tensor:
+        """The entries whose class vector is in this process, (B, W)."""
+        return self.exists if self.is_here is None else self.is_here
 
     def split(self, starts: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield samples and columns (T,) of the targets in each chunk of classes, in the order of the chunks."""
         samples = torch.arange(self.index.shape[0], device=self.index.device)[:, None].expand_as(self.index)
-        columns, order = self.index[self.exists].sort()
-        samples = samples[self.exists][order]
+        columns, order = self.index[self.local].sort()
+        samples = samples[self.local][order]
         bounds = torch.searchsorted(columns, torch.tensor(starts, device=columns.device)).tolist()
         for start, low, high in zip(starts, bounds, [*bounds[1:], columns.shape[0]], strict=True):
             yield samples[low:high], columns[low:high] - start
@@ -74,11 +82,13 @@ class ClassLogits:
         convert: Makes logits (B, c) of scores (B, c), or of (B, c, K) with K vectors per class.
         scale: Factor of the dot products.
         normalize: Whether the class vectors are scaled to length one. The samples are as they should be.
+        shard: The classes of this process, if they are sharded.
     """
 
     convert: Callable[[Tensor], Tensor]
     scale: float
     normalize: bool
+    shard: ClassShard | None = None
 
     def compute(self, x: Tensor, classes: ClassVectors, targets: TargetClasses) -> tuple[Tensor, Tensor]:
         """Compute what a softmax loss needs of the logits, in chunks of classes.
@@ -119,6 +129,12 @@ class ClassLogits:
         scores = self.scale * (samples * y).sum(dim=-1)
         return self.convert(scores if classes.bias is None else scores + classes.bias)
 
+    def measure_local_targets(self, x: Tensor, classes: ClassVectors, targets: TargetClasses) -> Tensor:
+        """Logits (B, W) of the classes of each sample, zero for those of other processes."""
+        if len(classes.vectors) == 0:
+            return x.new_zeros(targets.index.shape)
+        return torch.where(targets.local, self.measure_targets(x, classes.select(targets.index)), 0.0)
+
 
 class _Buffers:
     """Memory of (B, c) tensors that is used again by every chunk."""
@@ -153,16 +169,21 @@ class _Streamed(torch.autograd.Function):
             highest, share = values.amax(dim=1), torch.softmax(values, dim=1, out=buffers.get(1, values.shape[1]))
             parts.append(highest - share.amax(dim=1).log_())
         negatives = torch.stack(parts).logsumexp(dim=0)
+        target_logits = logits.measure_local_targets(x, classes, targets)
+        if logits.shard is not None:
+            negatives = logits.shard.combine_logsumexp(negatives)
+            logits.shard.world.sum_in_place(target_logits)
         ctx.save_for_backward(x, vectors, bias, negatives, *parts[1:])
         ctx.logits, ctx.targets = logits, targets
-        target_logits = logits.measure_targets(x, classes.select(targets.index))
-        return negatives, torch.where(targets.exists, target_logits, 0.0)
+        return negatives, target_logits
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
         x, vectors, bias, negatives, *parts = ctx.saved_tensors
         wanted = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated: this needs all logits at once
+            if ctx.logits.shard is not None:
+                raise RuntimeError("second derivatives need all class vectors in one process; do not shard the classes")
             results = ctx.logits.compute_whole(x, ClassVectors(vectors, bias), ctx.targets)
             requested = [t for t, w in zip((x, vectors, bias), wanted, strict=True) if w]
             slopes = iter(torch.autograd.grad(results, requested, outer, create_graph=True))
@@ -170,6 +191,8 @@ class _Streamed(torch.autograd.Function):
         gradient = _Gradient(ctx.logits, x, ClassVectors(vectors, bias), wanted)
         gradient.add_negatives(ctx.targets, negatives, parts, outer[0])
         gradient.add_targets(ctx.targets, outer[1])
+        if ctx.logits.shard is not None and gradient.x is not None:
+            ctx.logits.shard.world.sum_in_place(gradient.x)
         return None, None, gradient.x, gradient.vectors, gradient.bias
 
 
@@ -224,6 +247,8 @@ class _Gradient:
 
     def add_targets(self, targets: TargetClasses, outer: Tensor) -> None:
         """Add the gradient by the logits of the targets, (B, W)."""
+        if len(self._classes.vectors) == 0:
+            return
         inputs = [self._samples, *vars(self._classes.select(targets.index)).values()]
         gradients = [self.x, self.vectors, self.bias]
         with torch.enable_grad():
@@ -233,7 +258,7 @@ class _Gradient:
             assert vectors is not None
             logits = self._logits.measure_targets(x, ClassVectors(vectors, bias))
         wanted = [leaf for leaf, total in zip(leaves, gradients, strict=True) if total is not None and leaf is not None]
-        slopes = iter(torch.autograd.grad(logits, wanted, torch.where(targets.exists, outer, 0.0)))
+        slopes = iter(torch.autograd.grad(logits, wanted, torch.where(targets.local, outer, 0.0)))
         if self.x is not None:
             self.x += next(slopes)
         for total in (self.vectors, self.bias):

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.class_logits import ClassVectors
+from kinfold.losses.class_shards import ClassShard
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.terms import Terms
 from kinfold.losses.tiles import Tile
 from kinfold.pairs import normalize
 
 
-def compute_class_terms(program: PairProgram, vectors: Tensor, x: Tensor, *, unit: bool) -> Terms:
+def compute_class_terms(
+    program: PairProgram, vectors: Tensor, x: Tensor, *, unit: bool, shard: ClassShard | None = None
+) -> Terms:
     """Compute the reduced value of a loss whose anchors are class vectors.
 
     Args:
@@ -23,12 +26,16 @@ def compute_class_terms(program: PairProgram, vectors: Tensor, x: Tensor, *, uni
         vectors: Class vectors, (C, d).
         x: Samples as they are multiplied, (B, d).
         unit: Whether the class vectors are still to be scaled to length one.
+        shard: The classes of this process, if they are sharded.
 
     Returns:
         Terms of one value.
     """
     counts = program.loss.counts(program.source) if program.loss.reduction == "mean" else None
-    value: Tensor = _Streamed.apply(_Stream(program, counts, unit), vectors, x)  # type: ignore[no-untyped-call]
+    if shard is not None and counts is not None:
+        counts = counts.clone()
+        shard.world.sum_in_place(counts)
+    value: Tensor = _Streamed.apply(_Stream(program, counts, unit, shard), vectors, x)  # type: ignore[no-untyped-call]
     return Terms.over(value, 1 if counts is None else (counts.sum() > 0))
 
 
@@ -39,13 +46,16 @@ class _Stream:
         program: The loss and its batch.
         counts: What the sums of the terms are divided by, (k,); None for reduction "sum".
         unit: Whether the class vectors are scaled to length one.
+        shard: The classes of this process, if they are sharded.
     """
 
-    def __init__(self, program: PairProgram, counts: Tensor | None, unit: bool) -> None:
-        self._program, self._counts, self._unit = program, counts, unit
+    def __init__(self, program: PairProgram, counts: Tensor | None, unit: bool, shard: ClassShard | None) -> None:
+        self._program, self._counts, self._unit, self._shard = program, counts, unit, shard
 
     def compute_whole(self, vectors: Tensor, x: Tensor) -> Tensor:
         """Compute the value from all scores at once, with plain operations."""
+        if self._shard is not None:
+            raise RuntimeError("second derivatives need all class vectors in one process; do not shard the classes")
         y = normalize(vectors) if self._unit else vectors
         return self._reduce(self._program.evaluate_whole(y, x))
 
@@ -70,6 +80,10 @@ class _Stream:
             if by_vectors is not None:
                 by_operand = slope @ x
                 by_vectors[chunk] = torch.autograd.grad(y, stored, by_operand)[0] if self._unit else by_operand
+        if self._shard is not None:
+            self._shard.world.sum_in_place(total)
+            if by_samples is not None:
+                self._shard.world.sum_in_place(by_samples)
         return total, [by_vectors, by_samples]
 
     def _reduce(self, terms: Terms) -> Tensor:

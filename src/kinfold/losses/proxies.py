@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from kinfold.losses.class_shards import ClassShard
 from kinfold.pairs import Labels, PairBatch, Relation
 from kinfold.pairs.labels import encode
 from kinfold.pairs.pair_batch import check_embeddings
@@ -40,12 +41,19 @@ def create_proxies(
 
 
 def make_proxy_batch(
-    proxies: nn.Parameter, embeddings: Tensor, labels: Labels | None, relation: Tensor | None, *, as_anchors: bool
+    proxies: nn.Parameter,
+    embeddings: Tensor,
+    labels: Labels | None,
+    relation: Tensor | None,
+    *,
+    as_anchors: bool,
+    shard: ClassShard | None = None,
 ) -> PairBatch:
     """Make a batch of samples against class vectors: a reference set whose labels are 0..C-1.
 
     With several vectors per class (C, K, d) the references are (C K, d), while the relation stays (B, C). With
-    `as_anchors` the class vectors are the anchors and the samples the references.
+    `as_anchors` the class vectors are the anchors and the samples the references. With `shard`, labels of classes of
+    other processes are outside of the range of the class vectors.
     """
     num_classes, dim = proxies.shape[0], proxies.shape[-1]
     anchors = check_embeddings(embeddings, "embeddings")
@@ -53,6 +61,8 @@ def make_proxy_batch(
         raise ValueError(f"embeddings have {anchors.shape[1]} dimensions but the proxies {dim}: create with dim=")
     codes: Tensor | None = None
     source: RelationSource
+    if relation is not None and shard is not None:
+        raise ValueError("a loss whose classes are sharded over processes takes labels, and no relation")
     if relation is not None:
         if relation.dtype != torch.bool or tuple(relation.shape) != (anchors.shape[0], num_classes):
             raise ValueError(
@@ -69,7 +79,8 @@ def make_proxy_batch(
         (codes,) = encode(labels, device=anchors.device)
         if codes.shape[0] != anchors.shape[0]:
             raise ValueError(f"{codes.shape[0]} labels for {anchors.shape[0]} embeddings: one label per row is needed")
-        check_class_range(codes, num_classes)
+        check_class_range(codes, num_classes if shard is None else shard.total)
+        codes = codes if shard is None else codes - shard.first
         classes = torch.arange(num_classes, device=anchors.device)
         source = LabelRelation(classes, codes) if as_anchors else LabelRelation(codes, classes)
     vectors = check_embeddings(proxies.flatten(0, -2), "proxies")

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from kinfold.losses import tiles
 from kinfold.losses.class_logits import ClassLogits, ClassVectors, TargetClasses
 from kinfold.losses.class_sampling import draw_classes, select_rows
+from kinfold.losses.class_shards import ClassShard
 from kinfold.losses.class_terms import compute_class_terms
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.proxies import check_class_range
+from kinfold.losses.proxies import check_class_range, make_proxy_batch
 from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import Labels, PairBatch, full_precision, normalize
@@ -65,6 +66,7 @@ class ProxyLoss(Loss):
         self.register_parameter("bias", None)
         self.class_share = class_share
         self._uses_all = class_share == 1
+        self._shard: ClassShard | None = None
         if class_share < 1:
             self.generator = torch.Generator().manual_seed(0 if generator is None else generator.initial_seed())
             self.register_buffer("generator_state", self.generator.get_state())
@@ -105,28 +107,87 @@ class ProxyLoss(Loss):
         if relation is None:
             assert labels is not None
             (codes,) = encode(labels, device=embeddings.device)
-            check_class_range(codes, len(self.proxies))
+            check_class_range(codes, self.num_classes)
             present = torch.unique(codes)
         else:
             present = relation.any(dim=0).nonzero().squeeze(1).to(embeddings.device)
-        classes = draw_classes(present, len(self.proxies), self.class_share, self.generator)
+        classes = draw_classes(present, self.num_classes, self.class_share, self.generator)
+        rows, shard = classes, self._shard
+        if shard is not None:  # the drawn classes of this process
+            low, high = torch.searchsorted(classes, classes.new_tensor([shard.rows.start, shard.rows.stop])).tolist()
+            rows, self._shard = classes[low:high] - shard.first, ClassShard(shard.world, low, len(classes))
         if relation is None:
             labels = torch.searchsorted(classes, codes)
         else:
             options = {**options, "relation": relation[:, classes.to(relation.device)]}
         stored = {"proxies": self.proxies, "bias": self.bias}
-        used = {name: select_rows(value, classes) for name, value in stored.items() if value is not None}
+        used = {name: select_rows(value, rows) for name, value in stored.items() if value is not None}
         self._uses_all = True
         try:
             value: Tensor = torch.func.functional_call(self, used, (embeddings, labels), options)
         finally:
-            self._uses_all = False
+            self._uses_all, self._shard = False, shard
         return value
 
     def _fits(self, relation: Tensor | None) -> bool:
         """Whether classes can be drawn from a relation; errors are raised where it is read."""
         assert self.proxies is not None
         return relation is not None and relation.dim() == 2 and relation.shape[1] == len(self.proxies)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, those of other processes included."""
+        assert self.proxies is not None
+        return len(self.proxies) if self._shard is None else self._shard.total
+
+    def shard_classes(self, world: Any = None) -> None:
+        """Keep the class vectors of a part of the classes only; every process has another part.
+
+        Call it on every process, before the optimizer is made. All processes then call the loss with the same
+        embeddings and labels, those of the global batch, and get the same value and the same gradient of the
+        embeddings, as from a single process. The gradient of the class vectors of a process is complete: it is not
+        averaged. `state_dict` has the vectors of all classes and must be called on all processes;
+        `load_state_dict` takes the part of this process. So the number of processes may change in between.
+
+        Args:
+            world: The processes, a `kinfold.distributed.World`; by default those of torch.distributed.
+
+        Raises:
+            ValueError: The classes are sharded already, or there are fewer of them than processes.
+        """
+        from kinfold.distributed import World
+
+        world = World.current() if world is None else world
+        if self._shard is not None:
+            raise ValueError("the classes of this loss are sharded already")
+        if self.num_classes < world.size:
+            raise ValueError(f"{self.num_classes} classes cannot be sharded over {world.size} processes")
+        shard = ClassShard.split(self.num_classes, world)
+        for name in ("proxies", "bias"):
+            parameter = getattr(self, name)
+            if parameter is not None:
+                part = nn.Parameter(parameter.detach()[shard.rows].clone(), parameter.requires_grad)
+                part.is_shard = True  # type: ignore[attr-defined]  # World.average_gradients leaves it out
+                setattr(self, name, part)
+        self._shard = shard
+        self.register_state_dict_post_hook(_gather_shards)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_take_shard)  # type: ignore[no-untyped-call]
+
+    def _make_batch(
+        self, embeddings: Tensor, labels: Labels | None, relation: Tensor | None, *others: Any
+    ) -> PairBatch:
+        if self._shard is None:
+            return super()._make_batch(embeddings, labels, relation, *others)
+        assert self.proxies is not None
+        if any(other is not None for other in others):
+            raise ValueError(f"{type(self).__name__} compares samples with its own proxies: it takes labels only")
+        return make_proxy_batch(
+            self.proxies, embeddings, labels, relation, as_anchors=self.proxies_are_anchors, shard=self._shard
+        )
+
+    def sum_over_shards(self, value: Tensor) -> Tensor:
+        """Sum a term of the class vectors of this process over all processes."""
+        return value if self._shard is None else self._shard.add_up(value)
 
     def logits(self, scores: Tensor) -> Tensor:
         """Compute the logit of each class, (B, c).
@@ -199,6 +260,10 @@ class ProxyLoss(Loss):
         return self._compute_chunks(program, x, y, unit=self.normalize)
 
     def _has_many_classes(self, batch: PairBatch) -> bool:
+        if self._shard is not None:
+            if self.reduction == "none" and self.proxies_are_anchors:
+                raise ValueError("reduction='none' has one value for each class: it needs all classes in one process")
+            return True
         rows, columns = batch.anchors.shape[0], batch.references.shape[0]
         if rows * columns <= tiles.WHOLE_PAIRS:
             return False
@@ -207,20 +272,26 @@ class ProxyLoss(Loss):
     def _compute_chunks(self, program: PairProgram, x: Tensor, y: Tensor, *, unit: bool) -> Terms:
         """Compute the terms in chunks of classes; with `unit`, the class vectors are still to be normalized."""
         if self.proxies_are_anchors:
-            return compute_class_terms(program, x, y, unit=unit)
+            return compute_class_terms(program, x, y, unit=unit, shard=self._shard)
         classes = ClassVectors(self._by_class(y), None if self.bias is None else self.bias.to(y.dtype))
         labels = program.batch.labels
         if labels is None:
             targets = TargetClasses(*list_columns(program.source.tile().positives))
         else:
-            targets = TargetClasses(labels[:, None], torch.ones_like(labels[:, None], dtype=torch.bool))
-        logits = ClassLogits(self.logits, self.logit_scale, unit)
+            index, number = labels[:, None], len(classes.vectors)
+            is_here = None if self._shard is None else (index >= 0) & (index < number)
+            index = index if is_here is None else index.clamp(0, max(0, number - 1))
+            targets = TargetClasses(index, torch.ones_like(index, dtype=torch.bool), is_here)
+        logits = ClassLogits(self.logits, self.logit_scale, unit, self._shard)
         negatives, target_logits = logits.compute(x, classes, targets)
 
         def measure() -> Tensor:
-            return _measure_distances(x, logits.make_operand(classes.select(targets.index)))
+            if len(classes.vectors) == 0:
+                return self.sum_over_shards(torch.zeros_like(target_logits))
+            distances = _measure_distances(x, logits.make_operand(classes.select(targets.index)))
+            return self.sum_over_shards(torch.where(targets.local, distances, 0.0))
 
-        return self._average(TargetLogits(targets, target_logits, negatives, measure), len(classes.vectors))
+        return self._average(TargetLogits(targets, target_logits, negatives, measure), self.num_classes)
 
     def _average(self, targets: TargetLogits, num_classes: int) -> Terms:
         """Return terms whose mean is over the samples that have a class."""
@@ -244,6 +315,22 @@ def _save_generator(loss: ProxyLoss, *_: Any) -> None:
 
 def _load_generator(loss: ProxyLoss, *_: Any) -> None:
     loss.generator.set_state(loss.generator_state.cpu())
+
+
+def _gather_shards(loss: ProxyLoss, state: dict[str, Any], prefix: str, _: Any) -> None:
+    shard = loss._shard
+    assert shard is not None
+    for name in ("proxies", "bias"):
+        if prefix + name in state:
+            state[prefix + name] = shard.world.gather(state[prefix + name].detach(), shard.sizes)
+
+
+def _take_shard(loss: ProxyLoss, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    shard = loss._shard
+    assert shard is not None
+    for name in ("proxies", "bias"):
+        if prefix + name in state:
+            state[prefix + name] = state[prefix + name][shard.rows]
 
 
 @torch.no_grad()

@@ -97,5 +97,5 @@ class SoftTriple(ProxyLoss):
         once = torch.ones(self.centers, self.centers, dtype=torch.bool, device=vectors.device).triu(diagonal=1)
         # a cosine rounded above one stays above the bound of the clamp, and keeps its gradient
         distance = torch.where(once, 2.0 + 1e-5 - 2.0 * cosine, 1.0).clamp(min=5e-6).sqrt()
-        spread = (distance * once).sum()
-        return self.regularization * spread / (len(vectors) * self.centers * (self.centers - 1))
+        spread = self.sum_over_shards((distance * once).sum())
+        return self.regularization * spread / (self.num_classes * self.centers * (self.centers - 1))
