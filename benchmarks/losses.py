@@ -38,7 +38,7 @@ SLOW_PEER = 2.0  # seconds; a slower peer is timed once, in its own process
 
 
 def owns_proxies(name: str) -> bool:
-    return "num_classes" in inspect.signature(kinfold.registry.resolve("losses", name)).parameters and name != "margin"
+    return "dim" in inspect.signature(kinfold.registry.resolve("losses", name)).parameters
 
 
 def rows(only: list[str]) -> list[tuple[str, str, dict[str, Any], str | None]]:

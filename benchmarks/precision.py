@@ -33,14 +33,16 @@ RADII = (1e-1, 1e-2, 1e-3, 4e-4, 1e-4)
 REQUIRED = 0.99
 Results = dict[str, dict[str, float]]
 
-# A loss that looks at one pair alone cannot choose among 32 at one distance: rounding decides
-TIED = ("dro-max",)
+# A loss that looks at one pair alone cannot choose among 32 at one distance: rounding decides. So it does for one that
+# chooses one of two nearly equal items as the center of both.
+TIED = ("dro-max", "facility-location")
 # Settings in which two nearly equal positives still attract each other. The losses of the last block have no gradient
 # where negatives are much farther than positives: their classes are drawn close together.
 SETTINGS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "contrastive": ("contrastive", {"positive_margin": 0.0}, False),
     "contrastive (squared)": ("contrastive", {"positive_margin": 0.0, "squared": True}, False),
     "triplet (margin=4)": ("triplet", {"margin": 4.0}, False),
+    "hierarchical-triplet (start_margin=4)": ("hierarchical-triplet", {"start_margin": 4.0}, False),
     "triplet (squared=False, margin=2)": ("triplet", {"squared": False, "margin": 2.0}, False),
     "margin (beta=0.1)": ("margin", {"beta": 0.1}, False),
     "ranked-list (margin=1.2)": ("ranked-list", {"margin": 1.2}, False),
@@ -90,7 +92,7 @@ def settings(only: list[str]) -> dict[str, tuple[str, dict[str, Any], bool]]:
 def make(name: str, options: dict[str, Any]) -> Loss:
     """Build the loss, with as many proxies as there are classes where it owns proxies."""
     parameters = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
-    owner = {"num_classes": CLASSES, "dim": DIM} if "num_classes" in parameters and name != "margin" else {}
+    owner = {"num_classes": CLASSES, "dim": DIM} if "dim" in parameters else {}
     loss: Loss = kinfold.losses.create(name, **owner, **options)
     return loss
 

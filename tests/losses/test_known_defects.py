@@ -114,6 +114,10 @@ SETTINGS = {
     "effective": 3,
     "pair_loss": "binomial",
     "sample": 20,
+    "global_weight": 0.3,
+    "global_margin": 0.9,
+    "mean_weight": 0.2,
+    "start_margin": 0.9,
     "reduction": "sum",
     "bias": -0.3,
     "positive_threshold": 0.7,
@@ -136,15 +140,22 @@ BESIDE = {  # an option that needs another one to matter
     ("pnp", "b"): {"form": "ib"},
     ("roadmap", "negative_threshold"): {"positive_threshold": 0.3},
     ("threshold-consistent-margin", "negative_weight"): {"negative_threshold": 0.1},
+    ("global-triplet", "mean_weight"): {"global_margin": 0.9},
 }
 CHOICES = {("recall-at-k", "k"): (1, 3), ("log-ratio", "epsilon"): 0.2}  # other types than in SETTINGS
 NO_EFFECT_ON_THE_VALUE = {"generator", "learn", "learn_beta", "num_classes", "dim"}
+ELSEWHERE = {  # options of a tree of classes or of a search: test_class_hierarchy.py and test_facility_search.py
+    ("hierarchical-triplet", "beta"),
+    ("hierarchical-triplet", "levels"),
+    ("hierarchical-triplet", "every"),
+    ("facility-location", "rounds"),
+}
 
 
 def options_of(name):
     names = inspect.signature(kinfold.registry.resolve("losses", name)).parameters
     ignored = {*NO_EFFECT_ON_THE_VALUE, *(["balance"] if name == "happier" else [])}  # for a real-valued relation
-    return [(name, option) for option in names if option not in ignored]
+    return [(name, option) for option in names if option not in ignored and (name, option) not in ELSEWHERE]
 
 
 @pytest.mark.parametrize(("name", "option"), [pair for name in LOSSES for pair in options_of(name)])

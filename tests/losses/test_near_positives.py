@@ -42,8 +42,8 @@ def agreement(title, x, y, **arguments):
 
 
 def test_every_registered_loss_has_a_setting():
-    """Left out is the one loss on a single pair: 32 pairs at one distance are a tie that rounding decides."""
-    assert {name for name, _, _ in SETTINGS.values()} == set(kinfold.list("losses")) - {"dro-max"}
+    """Left out are losses that choose: among 32 pairs at one distance, or two equal items, rounding decides."""
+    assert {name for name, _, _ in SETTINGS.values()} == set(kinfold.list("losses")) - {"dro-max", "facility-location"}
 
 
 @pytest.mark.parametrize("radius", [1e-2, 4e-4, 1e-4])

@@ -6,8 +6,9 @@ import kinfold
 from tests.problems import generator
 
 NAMES = kinfold.list("samplers")
-EMBEDDING_SAMPLERS = ["ddm", "gc", "frd"]
-PER_CLASS_SAMPLERS = ["spc", *EMBEDDING_SAMPLERS]
+POOL_SAMPLERS = ["ddm", "gc", "frd"]
+EMBEDDING_SAMPLERS = [*POOL_SAMPLERS, "anchor-neighbor", "smart-mining"]
+PER_CLASS_SAMPLERS = ["spc", *POOL_SAMPLERS]  # those whose classes take turns
 
 
 def labels_of(sizes, seed=0):

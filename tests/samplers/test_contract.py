@@ -15,6 +15,7 @@ from tests.samplers.problems import (
     EMBEDDING_SAMPLERS,
     NAMES,
     PER_CLASS_SAMPLERS,
+    POOL_SAMPLERS,
     embeddings_of,
     epoch_of,
     labels_of,
@@ -295,7 +296,7 @@ def test_random_and_spc_r_explain_invalid_options():
         make("spc-r", LABELS, batch_size=4, replacement="never")
 
 
-@needs_embeddings
+@pytest.mark.parametrize("name", POOL_SAMPLERS)
 def test_a_pool_smaller_than_the_batch_is_an_error(name):
     with raises("pool=4 is smaller than batch_size=8", "512"):
         make(name, LABELS, **{**OPTIONS, "pool": 4})

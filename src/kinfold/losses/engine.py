@@ -108,7 +108,8 @@ class PairProgram:
         is_part = tile.is_upper or tile.columns != ALL
         options: dict[str, Any] = {"symmetric": self.batch.symmetric, "batch_size": self.batch.anchors.shape[0]}
         if not is_part:  # parts of rows are for elementwise losses, which use nothing else
-            options |= {"anchors": x, "references": y, "labels": labels}
+            reference_labels = self.batch.labels if self.batch.symmetric else self.batch.ref_labels
+            options |= {"anchors": x, "references": y, "labels": labels, "reference_labels": reference_labels}
         if self.is_sorted and self.batch.symmetric and labels is not None and self.batch.ids is None:
             options["classes"] = ClassRows.from_labels(list_first_rows(labels.squeeze(1)))
         if relation.degree is None:

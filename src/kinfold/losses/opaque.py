@@ -77,7 +77,9 @@ def _loss_of_tiles(
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
         rows = x.detach().requires_grad_()
         columns = rows if y is None else y.detach().requires_grad_()
-        batch = PairBatch(rows, columns, _unpack(relation), labels, symmetric=y is None)
+        source = _unpack(relation)
+        ref_labels = source.ref_labels if isinstance(source, LabelRelation) else None
+        batch = PairBatch(rows, columns, source, labels, symmetric=y is None, ref_labels=ref_labels)
         value, has_terms = loss.compute(PairProgram(loss, batch, batch.source, loss.terms), rows, columns)
         parameter_leaves = [parameter for name, parameter in loss.named_parameters() if name != "proxies"]
         leaves = [rows, *([] if y is None else [columns]), *parameter_leaves]

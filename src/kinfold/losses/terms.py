@@ -67,6 +67,8 @@ class ScoredPairs:
         degree: Degree of each pair in [0, 1], for a real-valued relation and a loss with `graded`. Pairs of degree zero
             are negatives, all others positives.
         labels: Labels of the anchors in a shape that broadcasts to `scores`, if there are any.
+        reference_labels: Labels of the references (R,), if there are any; those of the anchors in a batch compared with
+            itself.
         symmetric: Whether the references are the anchors themselves.
         from_triplets: Whether the pairs are the (a, p) and (a, n) of triplets, shape (2, T).
         batch_size: Number of anchors of the whole batch, of which these rows may be a chunk.
@@ -82,6 +84,7 @@ class ScoredPairs:
     weights: Tensor | None = None
     degree: Tensor | None = None
     labels: Tensor | None = None
+    reference_labels: Tensor | None = None
     symmetric: bool = False
     from_triplets: bool = False
     batch_size: int | None = None

@@ -21,6 +21,7 @@ from kinfold.miners.informative_pairs import MultiSimilarityMiner
 from kinfold.miners.miner import Miner
 from kinfold.miners.pair_margin import PairMarginMiner
 from kinfold.miners.random_triplets import RandomMiner
+from kinfold.miners.sampled_triplets import SampledTripletsMiner
 from kinfold.miners.semihard import SemihardMiner
 from kinfold.miners.semihard_band import SemihardBandMiner
 from kinfold.miners.semihard_pairs import SemihardPairsMiner
@@ -38,6 +39,7 @@ __all__ = [
     "MultiSimilarityMiner",
     "PairMarginMiner",
     "RandomMiner",
+    "SampledTripletsMiner",
     "SemihardBandMiner",
     "SemihardMiner",
     "SemihardPairsMiner",

@@ -7,6 +7,9 @@ BUILTIN: dict[str, dict[str, str]] = {
         "contrastive": "kinfold.losses.contrastive:Contrastive",
         "triplet": "kinfold.losses.triplet:Triplet",
         "soft-margin-triplet": "kinfold.losses.soft_margin_triplet:SoftMarginTriplet",
+        "hierarchical-triplet": "kinfold.losses.hierarchical_triplet:HierarchicalTriplet",
+        "global-triplet": "kinfold.losses.global_triplet:GlobalTriplet",
+        "facility-location": "kinfold.losses.facility_location:FacilityLocation",
         "margin": "kinfold.losses.margin:Margin",
         "binomial": "kinfold.losses.binomial:Binomial",
         "sigmoid": "kinfold.losses.sigmoid:Sigmoid",
@@ -77,6 +80,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "all-triplets": "kinfold.miners.all_triplets:AllTripletsMiner",
         "distance-weighted": "kinfold.miners.distance_weighted:DistanceWeightedMiner",
         "drml-hard": "kinfold.miners.drml_hard:DRMLHardMiner",
+        "sampled-triplets": "kinfold.miners.sampled_triplets:SampledTripletsMiner",
     },
     "samplers": {
         "spc": "kinfold.samplers.spc:SPCSampler",
@@ -86,6 +90,8 @@ BUILTIN: dict[str, dict[str, str]] = {
         "gc": "kinfold.samplers.gc:GCSampler",
         "frd": "kinfold.samplers.frd:FRDSampler",
         "random": "kinfold.samplers.random:RandomSampler",
+        "anchor-neighbor": "kinfold.samplers.anchor_neighbor:AnchorNeighborSampler",
+        "smart-mining": "kinfold.samplers.smart_mining:SmartMiningSampler",
     },
     "datasets": {
         "glyphs": "kinfold.data.glyphs:glyphs",

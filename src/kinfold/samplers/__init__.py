@@ -4,16 +4,19 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.pairs.labels import Labels
+from kinfold.samplers.anchor_neighbor import AnchorNeighborSampler
 from kinfold.samplers.ddm import DDMSampler
 from kinfold.samplers.frd import FRDSampler
 from kinfold.samplers.gc import GCSampler
 from kinfold.samplers.hierarchical import HierarchicalSampler
 from kinfold.samplers.random import RandomSampler
 from kinfold.samplers.sampler import Sampler
+from kinfold.samplers.smart_mining import SmartMiningSampler
 from kinfold.samplers.spc import SPCSampler
 from kinfold.samplers.spc_r import SPCRSampler
 
 __all__ = [
+    "AnchorNeighborSampler",
     "DDMSampler",
     "FRDSampler",
     "GCSampler",
@@ -22,6 +25,7 @@ __all__ = [
     "SPCRSampler",
     "SPCSampler",
     "Sampler",
+    "SmartMiningSampler",
     "create",
 ]
 

@@ -14,6 +14,7 @@ from tests.losses.references.arithmetic import (
     distance_or_square,
     hinge,
     log_one_plus_sum_exp,
+    marked,
     mean,
     noise_to_signal,
     unit,
@@ -291,3 +292,57 @@ def sigmoid_from_triplets(
     terms = [log_one_plus_sum_exp([-scale * s - bias]) for s in near]
     terms += [log_one_plus_sum_exp([scale * s + bias]) for s in far]
     return sum(terms) / max(1, len(near))
+@reference("hierarchical-triplet", {"start_margin": 0.7})
+def hierarchical_triplet(
+    anchors: Array, references: Array, positives: Mask, negatives: Mask, start_margin: float = 0.2
+) -> float:
+    """Before its tree is known: the triplet loss on squared distances. See test_class_hierarchy.py for the margins."""
+    return triplet_from_triplets(anchors, references, all_triplets(positives, negatives), start_margin, True, "all")
+
+
+def global_value(near: list[float], far: list[float], margin: float, mean_weight: float) -> float:
+    """``var+ + var- + mean_weight [mean+ - mean- + margin]+`` of two lists; zero if one is empty."""
+    if not near or not far:
+        return 0.0
+    spread = sum(mean([(value - mean(values)) ** 2 for value in values]) for values in (near, far))
+    return spread + mean_weight * hinge(mean(near) - mean(far) + margin)
+
+
+@reference("global-triplet", {"margin": 0.2, "global_weight": 0.5, "global_margin": 0.1, "mean_weight": 2.0})
+def global_triplet(
+    anchors: Array,
+    references: Array,
+    positives: Mask,
+    negatives: Mask,
+    margin: float = 0.05,
+    global_weight: float = 1.0,
+    global_margin: float = 0.4,
+    mean_weight: float = 0.8,
+) -> float:
+    """``mean [D(a,p) - D(a,n) + margin]+ + global_weight * global``, D = d^2 / 4; all triplets and all pairs."""
+    hinges = [
+        hinge((distance(anchors[a], references[p]) ** 2 - distance(anchors[a], references[n]) ** 2) / 4.0 + margin)
+        for a, p, n in all_triplets(positives, negatives)
+    ]
+    near, far = (
+        [distance(anchors[a], references[r]) ** 2 / 4.0 for a in range(len(anchors)) for r in marked(mask, a)]
+        for mask in (positives, negatives)
+    )
+    return mean(hinges) + global_weight * global_value(near, far, global_margin, mean_weight)
+
+
+@triplet_reference("global-triplet")
+def global_triplet_from_triplets(
+    anchors: Array,
+    references: Array,
+    triplets: Sequence[Triplet],
+    margin: float = 0.05,
+    global_weight: float = 1.0,
+    global_margin: float = 0.4,
+    mean_weight: float = 0.8,
+) -> float:
+    """See `global_triplet`; distances of the triplets alone."""
+    near = [distance(anchors[a], references[p]) ** 2 / 4.0 for a, p, _ in triplets]
+    far = [distance(anchors[a], references[n]) ** 2 / 4.0 for a, _, n in triplets]
+    hinges = [hinge(close - apart + margin) for close, apart in zip(near, far, strict=True)]
+    return mean(hinges) + global_weight * global_value(near, far, global_margin, mean_weight)

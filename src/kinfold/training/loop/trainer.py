@@ -20,6 +20,7 @@ from kinfold.training.loop.optimizers import compute_lr_factor, load_optimizer_s
 from kinfold.training.loop.selection import Selection
 from kinfold.training.loop.signals import Stopped, StopRequest
 from kinfold.training.loop.step import Step, StepOutput
+from kinfold.training.loop.training_set_state import is_training_set_state
 from kinfold.training.run_folder import RunFolder
 
 _WORKER_ERRORS = (RuntimeError, OSError, EOFError)  # raised by reading from worker processes that have ended
@@ -187,10 +188,8 @@ class Trainer:
             embeddings = self.embed(self.model)
             self.sampler.update(torch.arange(embeddings.shape[0]), embeddings)
         epoch, start = divmod(self.step_number, len(self.batches))
-        groups = self.objective.groups
-        if groups is not None and start == 0 and groups.is_due(epoch):
-            assert self.embed is not None, "a method that groups items needs embed="
-            groups.update(self.embed(self.model), self.batches.dataset.labels, self.step.seed + epoch)
+        if start == 0:
+            self._update_training_set_states(epoch)
         self.batches.set_epoch(epoch, start)
         self.model.train()
         for batch in self._read_batches():
@@ -213,6 +212,15 @@ class Trainer:
                 self.model.train()
             if self.over:
                 return
+
+    def _update_training_set_states(self, epoch: int) -> None:
+        """Show the embeddings of all training items to those parts of the objective that depend on them."""
+        due = [module for module in self.objective.modules() if is_training_set_state(module) and module.is_due(epoch)]
+        if due:
+            assert self.embed is not None, "a method that depends on the whole training set needs embed="
+            embeddings, labels = self.embed(self.model), self.batches.dataset.labels
+            for module in due:
+                module.update(embeddings, labels, self.step.seed + epoch)
 
     def _read_batches(self) -> Iterator[Batch | None]:
         """Yield the batches, and None at the end where the signal to stop ended the reading workers too."""
