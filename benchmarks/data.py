@@ -63,7 +63,7 @@ def samplers(batches: int) -> dict[str, float]:
     embeddings = torch.nn.functional.normalize(torch.randn(ITEMS, DIM, generator=torch.Generator().manual_seed(0)))
     milliseconds = {}
     for name in kinfold.list("samplers"):
-        options = {"per_class": 2} if name not in ("random", "spc-r") else {}
+        options = {"per_class": 2} if name not in ("random", "spc-r", "smart-mining") else {}
         sampler = kinfold.samplers.create(name, labels, batch_size=BATCH, batches=batches, seed=0, **options)
         if getattr(sampler, "needs_embeddings", False):
             sampler.update(torch.arange(ITEMS), embeddings)

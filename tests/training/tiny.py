@@ -29,6 +29,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gc": {"sampler": {"name": "gc", "pool": 48}},
     "ddm": {"sampler": {"name": "ddm"}},
     "frd": {"sampler": {"name": "frd"}},
+    "tree of classes": {
+        "loss": {"name": "hierarchical-triplet", "num_classes": "auto", "every": 2},
+        "sampler": {"name": "anchor-neighbor"},
+        "miner": None,
+    },
+    "smart mining": {
+        "loss": {"name": "global-triplet"},
+        "sampler": {"name": "smart-mining", "batch_size": 16, "neighbors": 12, "window": 4},
+        "miner": {"name": "sampled-triplets"},
+    },
     "dropout": {"model": {"head": "mlp", "head_options": {"dropout": 0.3, "batch_norm": True}}},
     "bfloat16": {"training": {"precision": "bfloat16"}},
     "float16": {"training": {"precision": "float16"}, "optimizer": {"clip": 0.5}},
@@ -75,8 +85,9 @@ def recipe(variant: str = "margin", **changes: dict) -> dict:
             elif values is None:
                 tables.pop(table)
             else:
-                # another loss begins without the options of the one before
-                kept = {} if "name" in values and table == "loss" else tables.get(table, {})
+                # another loss begins without the options of the one before, and a sampler with a batch size of its own
+                is_new = "name" in values and (table == "loss" or "batch_size" in values)
+                kept = {} if is_new else tables.get(table, {})
                 tables[table] = {**kept, **values}
     return tables
 

@@ -292,6 +292,8 @@ def sigmoid_from_triplets(
     terms = [log_one_plus_sum_exp([-scale * s - bias]) for s in near]
     terms += [log_one_plus_sum_exp([scale * s + bias]) for s in far]
     return sum(terms) / max(1, len(near))
+
+
 @reference("hierarchical-triplet", {"start_margin": 0.7})
 def hierarchical_triplet(
     anchors: Array, references: Array, positives: Mask, negatives: Mask, start_margin: float = 0.2
