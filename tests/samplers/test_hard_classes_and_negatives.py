@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import kinfold
+from kinfold.samplers import SmartMiningSampler
 from tests.problems import generator
 from tests.samplers.problems import embeddings_of, epoch_of, labels_of
 
@@ -73,7 +74,7 @@ def train_epoch(sampler, rows):
 def test_the_window_moves_to_harder_negatives_while_triplets_are_easy_and_back_otherwise():
     separated = torch.eye(9)[LABELS]
     collapsed = torch.ones(len(LABELS), 9)
-    sampler = kinfold.samplers.create("smart-mining", LABELS, batch_size=9, neighbors=8, window=3)
+    sampler = SmartMiningSampler(LABELS, batch_size=9, neighbors=8, window=3)
     sampler.update(torch.arange(len(LABELS)), separated)
     offsets = []
     for rows in [separated] * 3 + [collapsed] * 3:
@@ -85,9 +86,7 @@ def test_the_window_moves_to_harder_negatives_while_triplets_are_easy_and_back_o
 
 def test_a_resumed_sampler_continues_with_the_window_and_what_was_measured():
     rows = torch.randn(len(LABELS), 4, generator=generator(3))
-    sampler, resumed = (
-        kinfold.samplers.create("smart-mining", LABELS, batch_size=9, neighbors=8, window=3) for _ in range(2)
-    )
+    sampler, resumed = (SmartMiningSampler(LABELS, batch_size=9, neighbors=8, window=3) for _ in range(2))
     sampler.update(torch.arange(len(LABELS)), rows)
     train_epoch(sampler, rows)
     train_epoch(sampler, rows)

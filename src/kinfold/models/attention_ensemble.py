@@ -9,8 +9,9 @@ Kim et al., "Attention-based Ensemble for Deep Metric Learning", ECCV 2018. With
     J = sum_k L_k(v_k) + divergence_weight mean over items and pairs k < l of [divergence_margin - |v_k - v_l|^2]+
 
 Not as published: the paper attends to positions and channels of feature maps within the network, and the layers
-behind are shared; a head sees pooled features, so that this one attends to channels only. The margin of the
-divergence was not to be found: 1 is ours.
+behind are shared; a head sees pooled features, so that this one attends to channels only. Weight and margin of the
+divergence are ours: the authors' code was not to be found, and public implementations by others disagree (weight 0.05
+and margin 0.2, or 0.5 and 0.5, both on cosines).
 """
 
 import torch

@@ -11,9 +11,12 @@ and learners v_k = normalize(W_k y + b_k), s_k(i, j) = v_ik . v_jk and y_ij = 1 
 
 The regressors R_kl try to predict one learner from another, and the learners learn to be unpredictable.
 
-Not as published: learners have equal dimensions (the paper: 96, 160 and 256 of 512). The output of R has unit length,
-where the paper penalizes the weights of R. Weights are divided by their largest value. The loss of the recipe is not
-used unless `representation_weight` is set.
+Scale, threshold, cost and eta_k are those of the authors' released code (github.com/mop/bier). Not as there: learners
+have equal dimensions (96, 160 and 256 of 512 there). Regressors have 64 hidden units (512 there), their output has
+unit length (there weights of regressors and learners are penalized until their rows have, with the factor 1e5), and
+the square is that of the scalar product (there of each product of two entries, weight 5e-5). Weights of pairs are
+divided by their largest value. Their scripts start from another form of boosting, with a constant shrinkage of 0.06
+instead of eta_k. The loss of the recipe is not used unless `representation_weight` is set.
 """
 
 import torch

@@ -8,8 +8,9 @@ had itself. The embedding is the concatenation of all learners.
     pairs of part k     the round(h_k P) farthest of P positives and round(h_k N) nearest of N negatives by v_(k-1)
 
 Not as published: the learners of the paper branch off at three depths of the network; here they branch off behind it,
-and differ in the number of their hidden layers. The shares are those that the paper is said to use, of all pairs of
-the batch.
+and differ in the number of their hidden layers. The authors' code (github.com/PkuRainBow/HDC.caffe) has such a share,
+`hard_ratio`, and a factor of 10 for each learner's loss, but the shares of their runs were not to be found: these are
+those that the paper is said to use, of all pairs of the batch.
 """
 
 from collections.abc import Sequence
