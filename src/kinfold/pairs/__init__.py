@@ -6,6 +6,7 @@ batches.
 """
 
 from kinfold.pairs.cross_batch_memory import CrossBatchMemory
+from kinfold.pairs.label_columns import read_levels, read_tags
 from kinfold.pairs.labels import Labels, reindex
 from kinfold.pairs.measures import cosine, dot, euclidean, normalize, snr, sphere_distance, squared_euclidean
 from kinfold.pairs.pair_batch import PairBatch, full_precision, make_pair_batch
@@ -25,6 +26,8 @@ __all__ = [
     "full_precision",
     "make_pair_batch",
     "normalize",
+    "read_levels",
+    "read_tags",
     "reindex",
     "snr",
     "sphere_distance",
