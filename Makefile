@@ -12,7 +12,7 @@ TESTS := -m pytest -n 2 --dist worksteal
 export KINFOLD_TEST_DATA ?= $(abspath $(wildcard ../shared/data))
 
 .PHONY: demo check test test-all test-integrations coverage mutate package lint docs bench bench-evaluate bench-evaluate-classes bench-data \
-	bench-training bench-every-loss clean
+	bench-training bench-gpu bench-every-loss clean
 
 demo: $(VENV)/core
 	$(BIN)/kinfold demo --out results/demo
@@ -69,6 +69,11 @@ bench-data: $(VENV)/test
 
 bench-training: $(VENV)/test
 	$(BIN)/python -m benchmarks.training
+
+# correctness, time and memory on a GPU, about 15 minutes; results/gpu/gpu.json is what to send back
+bench-gpu: $(VENV)/test
+	$(BIN)/python -m benchmarks.gpu $(GPU)
+	$(BIN)/python -m benchmarks.gpu_page results/gpu
 
 # make bench-every-loss DATA="features:cub=FEATURES.npz glyphs images:cub=PHOTOS"
 bench-every-loss: $(VENV)/test
