@@ -296,7 +296,8 @@ def quick_start():
 
 def shorten(arguments):
     if arguments[1] == "adapt":
-        return [*arguments, "--minutes", "0.01"]
+        network = [] if arguments[2].endswith(".npz") else ["--backbone", "conv4"]  # a small one
+        return [*arguments, "--minutes", "0.01", *network]
     if arguments[1] != "train" or "--resume" in arguments:
         return arguments
     changes = SHORT | (SHORT_ON_GLYPHS if arguments[2] == "glyphs" else {})
@@ -331,8 +332,8 @@ def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatc
             assert code == 0 or arguments[1] == "doctor", f"{line}: {capsys.readouterr().err}"
             commands_run.append(arguments[1])
     torch.set_num_threads(threads)
-    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report"} <= set(commands_run)
+    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report", "adapt", "compress"} <= set(commands_run)
     assert (tmp_path / "neighbors.png").is_file()
     assert (tmp_path / "runs" / "photos" / "report.html").is_file()
-    for run in ("first", "photos", "table", "head", "proxies", "topk", "adapted"):
+    for run in ("first", "photos", "table", "head", "proxies", "topk", "adapted", "best", "best-table"):
         assert kinfold.training.Run.open(tmp_path / "runs" / run).finished, run

@@ -35,6 +35,7 @@ from kinfold.training import Run
 METRICS = ("recall@1", "map@r")
 _MAX_ROWS = 3000  # of held-out classes, measured on a split
 _MINUTES = 10.0
+_TUNING_MINUTES = 1.0  # with less, fine-tuning is not even tried
 _MAX_REPEATS = 5
 _BACKBONE = ("efficientnet-lite0", "imagenet")  # with weights in a Python package, so that nothing is downloaded
 
@@ -245,7 +246,8 @@ def _find_plan(
         stored = files.read_plan()
         return AdaptationPlan(**stored["plan"]), stored["trial"].get("busy", 1.0)
     report("trial", 0.0)
-    times = run_trial(measurer, Recorder(files, measurer.metrics, report), tuner)
+    tuned = tuner if isinstance(budget, str) or budget >= _TUNING_MINUTES else None
+    times = run_trial(measurer, Recorder(files, measurer.metrics, report), tuned)
     if isinstance(budget, str):
         plan = replace(PLANS[budget], max_rows=measurer.max_rows, threads=torch.get_num_threads())
         plan = replace(plan, tune_steps=0) if tuner is None else replace(plan, residual=False)
