@@ -89,7 +89,7 @@ class Ladder:
         for step in self.steps:
             self.recorder.seconds = 0.0
             if step not in steps:
-                self.rows.append(LadderRow(step, note="skipped: there is not enough time for it; give more minutes"))
+                self.rows.append(LadderRow(step, note="skipped: no time"))
                 continue
             splits: Sequence[ClassSplit] = self.splits
             if self.steps[step]:
