@@ -332,7 +332,9 @@ def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatc
             assert code == 0 or arguments[1] == "doctor", f"{line}: {capsys.readouterr().err}"
             commands_run.append(arguments[1])
     torch.set_num_threads(threads)
-    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report", "adapt", "compress"} <= set(commands_run)
+    assert {"doctor", "data", "train", "evaluate", "embed", "list", "search", "report", "adapt", "compress"} <= set(
+        commands_run
+    )
     assert (tmp_path / "neighbors.png").is_file()
     assert (tmp_path / "runs" / "photos" / "report.html").is_file()
     for run in ("first", "photos", "table", "head", "proxies", "topk", "adapted", "best", "best-table"):
