@@ -162,6 +162,9 @@ def test_losses_on_raw_vectors_are_evaluated_by_euclidean_distance(loss, tmp_pat
 def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_classes(tmp_path):
     config = configure(recipe(loss={"name": "margin", "num_classes": "auto"}))
     assert components.build_objective(config, 12).loss.beta.shape == (12,)
+    assert not components.build_objective(config, 12).loss.compiles_tiles
+    compiled = configure(recipe(loss={"name": "margin"}), ["training.compile_loss=true"])
+    assert components.build_objective(compiled, 12).loss.compiles_tiles
     assert components.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
     assert components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
 

@@ -16,8 +16,8 @@ from kinfold.dro.stream import LossTile, PairList, Solver
 from kinfold.losses import tiles as tiling
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.losses.tile_step import TileInputs
 from kinfold.losses.tiles import Tile
-from kinfold.pairs import Relation
 from kinfold.pairs.masks import mask_to_float, union
 
 if TYPE_CHECKING:
@@ -113,16 +113,17 @@ class RobustStream:
 
     def _read_tiles(self, x: Tensor, y: Tensor) -> Iterator[_Losses]:
         for tile in self.inner.plan():
-            scored, relation = self.inner.measure(tile, x, y)
-            terms = self.inner.evaluate(tile, scored.raw, relation, x[tile.rows], y[tile.columns])
-            yield tile, *self._drop_zeros(terms.values, relation.positives, relation.negatives)
+            _, inputs = self.inner.read(tile, x, y)
+            losses = self.inner.evaluate(inputs).values
+            assert inputs.relation is not None
+            yield tile, *self._drop_zeros(losses, inputs.relation.positives, inputs.relation.negatives)
 
     def _read_sample(self, x: Tensor, y: Tensor) -> tuple[list[_Losses], float]:
         """Losses and masks of some rows with some columns, and the share of all pairs that they are."""
         generator = torch.Generator().manual_seed(0)
         rows, columns = (torch.randperm(size, generator=generator)[:_SAMPLE].to(x.device) for size in (len(x), len(y)))
         relation = self.outer.source.index(rows, columns)
-        scored = self.pair_loss.scoring.measure_tile(x[rows], y[columns], relation)
+        scored = self.pair_loss.scoring.measure_tile(x[rows], y[columns], relation.includes)
         labels = None if self.outer.batch.labels is None else self.outer.batch.labels[rows, None]
         scores = self.pair_loss.scoring.to_scores(scored.raw)
         pairs = ScoredPairs(scores, relation.positives, relation.negatives, labels=labels)
@@ -171,11 +172,16 @@ class _WeightedProgram(PairProgram):
     groups: list[PairGroup]
     num_tiles: int
 
+    @property
+    def is_plain(self) -> bool:
+        return False  # the weights are constants of this batch
+
     def plan(self) -> list[Tile]:
         return self.stream.inner.plan()
 
-    def evaluate(self, tile: Tile, raw: Tensor, relation: Relation, x: Tensor, y: Tensor) -> Terms:
-        losses = self.stream.inner.evaluate(tile, raw, relation, x, y).values
+    def evaluate(self, inputs: TileInputs) -> Terms:
+        losses, relation = self.stream.inner.evaluate(inputs).values, inputs.relation
+        assert relation is not None
         _, positives, negatives = self.stream._drop_zeros(losses.detach(), relation.positives, relation.negatives)
         weights = torch.zeros_like(losses)
         for group in self.groups:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.losses.checks import check_initialized
+from kinfold.losses.compiled_tiles import compile, compile_seconds  # noqa: A004 - kinfold.losses.compile, as torch.compile
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.mined import Mined
 from kinfold.losses.nested import Nested
@@ -29,6 +30,8 @@ __all__ = [
     "ScoredPairs",
     "TargetLogits",
     "Terms",
+    "compile",
+    "compile_seconds",
     "create",
     "parameter_groups",
     "update_rows",

@@ -1,9 +1,15 @@
-"""Checks of losses at construction, so that an author sees a mistake there and not inside the first call."""
+"""Checks of losses: of their options when they are made, of what `terms` returns, and of batches without pairs."""
 
 import math
-from typing import TYPE_CHECKING, get_args
+import warnings
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor
 
 from kinfold.losses.scoring import Measure
+from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.relation_source import RelationSource
 from kinfold.registry import suggest
 
 if TYPE_CHECKING:
@@ -43,3 +49,45 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         allowed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
         raise ValueError(f"{option} must be {allowed}, got {value!r}")
+
+
+def check_degree(loss: "Loss", degree: Tensor | None) -> None:
+    """Raise ValueError for the degrees of a real-valued relation, if the loss cannot use them."""
+    if degree is not None and not (loss.kind == "pair" or loss.graded):
+        raise ValueError(
+            f"{type(loss).__name__} needs a boolean relation; a real-valued one is for losses of kind 'pair' "
+            "(contrastive, margin, binomial, sigmoid, ...) and for supcon, log-ratio and happier"
+        )
+
+
+def check_terms(terms: object, pairs: ScoredPairs, kind: Literal["pair", "anchor", "batch"], name: str) -> None:
+    """Raise ValueError for what `terms` of the loss `name` returned, if it is of a wrong type or shape, has no gradient
+    or ignores weights."""
+    if not isinstance(terms, Terms):
+        raise ValueError(
+            f"{name}.terms returned {type(terms).__name__} instead of Terms; end it with "
+            "pairs.per_anchor(values), pairs.per_pair(values) or Terms.over(values, count)"
+        )
+    terms.check(kind, pairs.scores, name)
+    if pairs.weights is not None and not terms.weighted:
+        raise ValueError(
+            f"{name}.terms ignores the weights of a real-valued relation: end it with "
+            "pairs.per_pair(values, counted), which applies them; or apply pairs.weights to values, sums and "
+            "counts, and return Terms(..., weighted=True)"
+        )
+
+
+def warn_missing_pairs(name: str, relation: RelationSource) -> bool:
+    """Warn if the batch of the loss `name` has no positive or no negative pairs, and return whether it did."""
+    counts = (relation.count_positives(), relation.count_negatives())
+    has_positives, has_negatives = torch.stack([(number > 0).any() for number in counts]).tolist()  # one wait
+    if has_positives and has_negatives:
+        return False
+    missing = "no two items of one class" if not has_positives else "no two items of different classes"
+    warnings.warn(
+        f"{name} got a batch with {missing}; little or nothing can be learned from it. "
+        "Use a sampler that draws several items of several classes, such as "
+        'kinfold.samplers.create("spc", labels, batch_size=80, per_class=5).',
+        stacklevel=5,
+    )
+    return True

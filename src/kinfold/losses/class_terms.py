@@ -70,7 +70,7 @@ class _Stream:
                 stored = vectors[chunk].detach().requires_grad_(wanted[0])
                 y = normalize(stored) if self._unit else stored
                 scores = (y.detach() @ x.T).requires_grad_(any(wanted))
-                value = self._reduce(program.evaluate(Tile(chunk), scores, relation, y.detach(), x))
+                value = self._reduce(program.evaluate(program.collect(Tile(chunk), scores, y.detach(), x, relation)))
             total += value.detach()
             if not any(wanted):
                 continue

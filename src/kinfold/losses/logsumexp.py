@@ -31,6 +31,9 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
 
 
 def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    columns = None if mask is None else get_columns(mask)
+    if columns is not None:
+        values, mask = values.gather(1, columns[0]), columns[1]
     values = scale * values
     return torch.logsumexp(values if mask is None else values.masked_fill(~mask, -HUGE), dim=1)
 

@@ -1,22 +1,23 @@
 """What all losses share: the call, scores, mined tuples, reduction, and the weights of pairs."""
 
 import inspect
-import warnings
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from kinfold.losses.checks import check_attributes
+from kinfold.losses.checks import check_attributes, check_degree, check_terms, warn_missing_pairs
 from kinfold.losses.engine import PairProgram
+from kinfold.losses.mined_terms import evaluate_tuples
 from kinfold.losses.opaque import compute_opaque, is_large, register_loss
+from kinfold.losses.pair_weights import compute_pair_weights
 from kinfold.losses.proxies import make_proxy_batch
 from kinfold.losses.scoring import Measure, Scoring
 from kinfold.losses.terms import ScoredPairs, Terms
-from kinfold.losses.tiles import Tile
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, PairBatch, Quadruplets, Relation, Triplets, full_precision, make_pair_batch
 from kinfold.pairs.index_tuples import IndexTensors, Tuples, read_tuples
+from kinfold.pairs.pair_batch import nan_unless_finite
 from kinfold.pairs.relation_source import MatrixRelation, RelationSource
 from kinfold.pairs.transforms import is_transformed
 
@@ -48,6 +49,7 @@ class Loss(nn.Module):
             labels are sorted by class for it.
         graded: For kind "anchor" or "batch": whether `terms` uses `ScoredPairs.degree`, so that the loss accepts a
             real-valued relation.
+        compiles_tiles: Whether tiles are compiled, see `kinfold.losses.compile`.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
         proxies: Class vectors (C, d) or (C, K, d) that samples are compared with instead of with each other, or None.
@@ -62,6 +64,7 @@ class Loss(nn.Module):
     whole_classes: bool = False
     graded: bool = False
     uses_labels: bool = False
+    compiles_tiles: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
 
@@ -121,7 +124,7 @@ class Loss(nn.Module):
             batch = self._make_batch(embeddings, labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
             selected = self.select_tuples(self._read_tuples(tuples, batch), batch)
             self._training_check(self)
-            return self._reduce(self._terms(batch, selected), self.penalty(batch.anchors)) + _nan_unless_finite(batch)
+            return self._reduce(self._terms(batch, selected), self.penalty(batch.anchors)) + nan_unless_finite(batch)
 
     def pair_weights(
         self,
@@ -145,8 +148,8 @@ class Loss(nn.Module):
         Raises:
             ValueError: The loss is not determined by similarities.
         """
-        factor = self.scoring.similarity_slope
-        if factor is None or not self.has_pair_weights:
+        slope = self.scoring.similarity_slope
+        if slope is None or not self.has_pair_weights:
             raise ValueError(
                 f"{type(self).__name__} has no pair weights: it works on more than similarities "
                 "(distances of raw embeddings, variance ratios or angles), and they alone do not determine it"
@@ -156,17 +159,8 @@ class Loss(nn.Module):
                 embeddings.detach(), labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples
             )
             selected = self.select_tuples(self._read_tuples(tuples, batch), batch)
-            x, y = self.scoring.make_operands(batch)
-            if isinstance(selected, Triplets | Quadruplets) and y.shape[0]:
-                raw = self.scoring.measure_tuples(x, y, selected).detach().requires_grad_()
-                value = self._terms_of_tuples(raw, batch, selected).mean()
-                (sides,) = torch.autograd.grad(value, raw)
-                return _scatter(factor * sides, selected, batch) + _nan_unless_finite(batch)
-            source = MatrixRelation(selected) if isinstance(selected, Relation) else batch.source
-            raw = self.scoring.measure_matrix(x, y, source.tile()).detach().requires_grad_()
-            value = PairProgram(self, batch, source, self._call_terms).evaluate(Tile(), raw, source.tile(), x, y).mean()
-            (weights,) = torch.autograd.grad(value, raw)
-            return factor * (weights.T if self.proxies_are_anchors else weights) + _nan_unless_finite(batch)
+            weights = compute_pair_weights(self._make_program(batch, selected), selected)
+            return slope * weights + nan_unless_finite(batch)
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """Compute the loss of scored pairs (B, R); implemented by each loss."""
@@ -251,15 +245,8 @@ class Loss(nn.Module):
             ids=ids,
             ref_ids=ref_ids,
         )
-        self._check_degrees(batch.source)
+        check_degree(self, batch.source.degree)
         return batch
-
-    def _check_degrees(self, relation: Relation | RelationSource) -> None:
-        if relation.degree is not None and not (self.kind == "pair" or self.graded):
-            raise ValueError(
-                f"{type(self).__name__} needs a boolean relation; a real-valued one is for losses of kind 'pair' "
-                "(contrastive, margin, binomial, sigmoid, ...) and for supcon, log-ratio and happier"
-            )
 
     def _read_tuples(self, tuples: Tuples | IndexTensors | None, batch: PairBatch) -> Tuples | None:
         """Check the tuples that were passed."""
@@ -269,22 +256,25 @@ class Loss(nn.Module):
             raise ValueError("a real-valued relation= and tuples= both weight the pairs: give one of them")
         selected = read_tuples(tuples, (batch.anchors.shape[0], batch.references.shape[0]), batch.anchors.device)
         if isinstance(selected, Relation):
-            self._check_degrees(selected)
+            check_degree(self, selected.degree)
         return selected
 
+    def _make_program(self, batch: PairBatch, tuples: Tuples | None) -> PairProgram:
+        source = MatrixRelation(tuples) if isinstance(tuples, Relation) else batch.source
+        return PairProgram(self, batch, source, self._call_terms)
+
     def _terms(self, batch: PairBatch, tuples: Tuples | None) -> Terms:
-        self._check_missing_pairs(batch.source)
+        if self.warn_missing_pairs and self.proxies is None and not is_transformed():
+            self.warn_missing_pairs = not warn_missing_pairs(type(self).__name__, batch.source)
         x, y = self.scoring.make_operands(batch)
         if isinstance(tuples, Triplets | Quadruplets) and y.shape[0]:
-            return self._terms_of_tuples(self.scoring.measure_tuples(x, y, tuples), batch, tuples)
-        source = MatrixRelation(tuples) if isinstance(tuples, Relation) else batch.source
-        program = PairProgram(self, batch, source, self._call_terms)
-        if self.reduction != "none" and is_large(source):
+            return evaluate_tuples(self, self.scoring.measure_tuples(x, y, tuples), batch, tuples)
+        program = self._make_program(batch, tuples)
+        if self.reduction != "none" and is_large(program.source):
             return Terms.over(*compute_opaque(program, x, y))
         if self.reduction == "none" or is_transformed():
             return program.evaluate_whole(x, y)
-        value, has_terms = self.compute(program, x, y)
-        return Terms.over(value, has_terms)
+        return Terms.over(*self.compute(program, x, y))
 
     def compute(self, program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the reduced value and whether there was anything to reduce; arguments as in `PairProgram.compute`.
@@ -296,41 +286,8 @@ class Loss(nn.Module):
     def _call_terms(self, pairs: ScoredPairs) -> Terms:
         """Compute the terms and check them."""
         terms = self.terms(pairs)
-        if not isinstance(terms, Terms):
-            raise ValueError(
-                f"{type(self).__name__}.terms returned {type(terms).__name__} instead of Terms; end it with "
-                "pairs.per_anchor(values), pairs.per_pair(values) or Terms.over(values, count)"
-            )
-        terms.check(self.kind, pairs.scores, type(self).__name__)
-        if pairs.weights is not None and not terms.weighted:
-            raise ValueError(
-                f"{type(self).__name__}.terms ignores the weights of a real-valued relation: end it with "
-                "pairs.per_pair(values, counted), which applies them; or apply pairs.weights to values, sums and "
-                "counts, and return Terms(..., weighted=True)"
-            )
+        check_terms(terms, pairs, self.kind, type(self).__name__)
         return terms
-
-    def _terms_of_tuples(self, raw: Tensor, batch: PairBatch, tuples: Triplets | Quadruplets) -> Terms:
-        scores = self.scoring.to_scores(raw)
-        if self.kind == "pair" and isinstance(tuples, Triplets):
-            nothing = torch.zeros_like(tuples.valid)
-            labels = None if batch.labels is None else batch.labels[tuples.anchor]
-            positives, negatives = torch.stack([tuples.valid, nothing]), torch.stack([nothing, tuples.valid])
-            pairs = ScoredPairs(
-                scores, positives, negatives, labels=labels, symmetric=batch.symmetric, from_triplets=True
-            )
-            terms = self._call_terms(pairs)
-            return terms._replace(values=terms.values.sum(dim=0))
-        result = self.tuple_terms(scores, tuples)
-        if result is None and isinstance(tuples, Quadruplets):
-            raise ValueError(f"{type(self).__name__} does not take quadruplets; the quadruplet loss does")
-        if result is None:
-            raise ValueError(
-                f"{type(self).__name__} needs all pairs of an anchor and takes no triplets: use a miner that selects "
-                "pairs (all, multi-similarity, semihard-pairs, distance-weighted-pairs), or none "
-                "(--set miner.name=none)"
-            )
-        return result
 
     def _reduce(self, terms: Terms, penalty: Tensor | None) -> Tensor:
         # without a valid pair the loss is zero, including penalties on lengths and proxies
@@ -344,48 +301,3 @@ class Loss(nn.Module):
             value = value + torch.where(has_terms, extra, 0.0)
         regularizer = self.regularizer()
         return value if regularizer is None else value + torch.where(has_terms, regularizer, 0.0)
-
-    def _check_missing_pairs(self, relation: RelationSource) -> None:
-        if is_transformed() or not self.warn_missing_pairs or self.proxies is not None:
-            return
-        counts = (relation.count_positives(), relation.count_negatives())
-        has_positives, has_negatives = torch.stack([(number > 0).any() for number in counts]).tolist()  # one wait
-        if not (has_positives and has_negatives):
-            self.warn_missing_pairs = False
-            missing = "no two items of one class" if not has_positives else "no two items of different classes"
-            warnings.warn(
-                f"{type(self).__name__} got a batch with {missing}; little or nothing can be learned from it. "
-                "Use a sampler that draws several items of several classes, such as "
-                'kinfold.samplers.create("spc", labels, batch_size=80, per_class=5).',
-                stacklevel=4,
-            )
-
-
-def _nan_unless_finite(batch: PairBatch) -> Tensor:
-    """Return zero, or NaN if an embedding is NaN or infinite.
-
-    Comparisons, hinges and miners turn NaN into False, so that a loss could be finite although an embedding is not.
-    This is added to the loss to prevent that. It stays on the device: the host does not wait for it.
-    """
-    total = batch.anchors.new_zeros(())
-    for rows in (batch.anchors,) if batch.symmetric else (batch.anchors, batch.references):
-        if rows.numel():
-            lowest, highest = rows.detach().aminmax()
-            total = total + lowest * 0.0 + highest * 0.0
-    return total
-
-
-def _scatter(weights: Tensor, tuples: Triplets | Quadruplets, batch: PairBatch) -> Tensor:
-    """Add the weights (2 or 3, T) of the pairs of tuples into a matrix of pairs (B, R)."""
-    matrix = weights.new_zeros(batch.anchors.shape[0], batch.references.shape[0])
-    sides = [(tuples.anchor, tuples.positive), (tuples.anchor, tuples.negative)]
-    if isinstance(tuples, Quadruplets):
-        if not batch.symmetric:
-            raise ValueError(
-                "a quadruplet has a pair of two references, which has no place in the (B, R) weights: "
-                "leave out ref_embeddings"
-            )
-        sides.append((tuples.negative, tuples.fourth))
-    for side, index in zip(weights, sides, strict=True):
-        matrix.index_put_(index, side, accumulate=True)
-    return matrix

@@ -17,7 +17,7 @@ from kinfold.pairs.measures import (
     snr_of_centered,
     squared_sphere_distance,
 )
-from kinfold.pairs.near_pairs import list_near, near_limit, too_many_to_gather
+from kinfold.pairs.near_pairs import PairFilter, list_near, near_limit, too_many_to_gather
 
 Measure: TypeAlias = Literal["cosine", "dot", "euclidean", "squared-euclidean", "snr"]
 
@@ -82,8 +82,13 @@ class Scoring:
         return snr_of_centered(x, y) if self.measure == "snr" else dot(x, y)
 
     @torch.no_grad()
-    def measure_tile(self, x: Tensor, y: Tensor, relation: Relation) -> ScoreTile:
-        """Compute what `measure_matrix` does, without a graph; `add_gradients` computes its derivative."""
+    def measure_tile(self, x: Tensor, y: Tensor, includes: PairFilter) -> ScoreTile:
+        """Compute what `measure_matrix` does, without a graph; `add_gradients` computes its derivative.
+
+        Args:
+            x, y: Operands of the rows (r, d) and of the columns (c, d).
+            includes: Says which pairs of the tile are used, see `Relation.includes`.
+        """
         if self.measure == "snr":
             return ScoreTile(snr_of_centered(x, y), x, y)
         if not self._is_distance:
@@ -95,13 +100,12 @@ class Scoring:
             length = torch.linalg.vecdot(x, x)[:, None]
             raw = torch.addmm(length + torch.linalg.vecdot(y, y), x, y.T, alpha=-2.0).clamp_(min=0.0)
             limit = near_limit(length, x.dtype)
-        i, j = list_near(raw, limit, relation.includes)
+        i, j = list_near(raw, limit, includes)
         if i.shape[0] == 0:
             return ScoreTile(raw, x, y)
         if too_many_to_gather(i, x, raw):  # nearly all rows coincide: digits instead of differences
-            nothing = torch.zeros_like(raw, dtype=torch.bool)
             raw_lengths = Scoring(self.measure, unit=False)  # unit vectors have length one up to rounding only
-            exact = raw_lengths.measure_tile(x.double(), y.double(), Relation(nothing, nothing))
+            exact = raw_lengths.measure_tile(x.double(), y.double(), lambda i, j: torch.zeros_like(i, dtype=torch.bool))
             return ScoreTile(torch.where(raw < limit, exact.raw.to(raw.dtype), raw), exact.x, exact.y)
         raw[i, j] = gather_squared_euclidean(x, y, i, j)
         return ScoreTile(raw, x, y, (i, j))

@@ -9,6 +9,7 @@
   compared with itself, the gradient is then (G + G^T) X: one product instead of two.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -38,6 +39,11 @@ class Tile(NamedTuple):
     rows: slice = ALL
     columns: slice = ALL
     is_upper: bool = False
+
+    def shape_in(self, source: RelationSource) -> tuple[int, int, bool]:
+        """Return its number of rows and of columns, and `is_upper`."""
+        rows, columns = (len(range(*part.indices(size))) for part, size in zip(self[:2], source.shape, strict=True))
+        return rows, columns, self.is_upper
 
     def select(self, source: RelationSource) -> Relation:
         """Return the relation of this tile."""
@@ -71,11 +77,19 @@ def plan_classes(sizes: Sequence[int], columns: int) -> list[Tile]:
     return [Tile(slice(start, end)) for start, end in pairwise(ends)]
 
 
-def plan_triangle(size: int) -> list[Tile]:
-    """Cut the upper triangle of a square matrix into tiles; a small matrix stays whole."""
+def plan_triangle(size: int, *, is_square: bool = False) -> list[Tile]:
+    """Cut the upper triangle of a square matrix into tiles; a small matrix stays whole.
+
+    Args:
+        size: Rows and columns of the matrix.
+        is_square: Whether tiles are square, so that nearly all have the same shape.
+    """
     rows = TRIANGLE_ROWS
     if size < 2 * rows:
         return [Tile()]
+    if is_square:
+        rows = rows if size * size <= WHOLE_PAIRS else math.isqrt(TILE_PAIRS)
+        return list(_triangle(size, rows, rows))
     width = max(rows, TILE_PAIRS // rows)
     return list(_triangle(size, rows, width))
 

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from kinfold.pairs.transforms import is_transformed
+from kinfold.pairs.transforms import is_traced, is_transformed
 
 # -HUGE replaces minus infinity, whose gradient would be NaN; adding any score does not change it much
 HUGE = 1e30
@@ -42,7 +42,7 @@ def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
         >>> mask_to_float(torch.tensor([True, False]), torch.zeros(1))
         tensor([1., 0.])
     """
-    return mask.view(torch.uint8).to(like.dtype)
+    return mask.to(like.dtype) if is_traced() else mask.view(torch.uint8).to(like.dtype)
 
 
 def mask_out(values: Tensor, mask: Tensor) -> Tensor:
@@ -55,6 +55,8 @@ def mask_out(values: Tensor, mask: Tensor) -> Tensor:
     excluded = get_excluded(mask)
     if excluded is not None:
         return values.reshape(-1).index_fill(0, excluded, -HUGE).reshape(values.shape)
+    if is_traced():  # a compiler vectorizes it
+        return torch.where(mask, values, -HUGE)
     return values + (mask_to_float(mask, values) - 1.0) * HUGE
 
 
@@ -124,7 +126,9 @@ def count(mask: Tensor, dim: int = 1) -> Tensor:
     if excluded is not None:
         rows, width = mask.shape
         return width - torch.bincount(excluded // width, minlength=rows).to(torch.int32)
-    return mask.view(torch.uint8).sum(dim=dim, dtype=torch.int32)
+    return (
+        mask.sum(dim=dim, dtype=torch.int32) if is_traced() else mask.view(torch.uint8).sum(dim=dim, dtype=torch.int32)
+    )
 
 
 def list_columns(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,6 +146,8 @@ def list_columns(mask: Tensor) -> tuple[Tensor, Tensor]:
     known = get_columns(mask)
     if known is not None:
         return known
+    if is_traced():  # one column for each reference, as below, would make a compiled tile slow
+        raise RuntimeError("the positives of a row are many or unknown before the tile is computed")
     if is_transformed():  # the width must not depend on values
         top = mask.view(torch.uint8).topk(mask.shape[1], dim=1)
         return top.indices, top.values.bool()

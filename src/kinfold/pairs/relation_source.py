@@ -46,6 +46,9 @@ class RelationSource(Protocol):
     def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return which of the pairs (row, column) are positive, (T,); they must be positive or negative."""
 
+    def includes(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return which of the pairs (row, column) are positive or negative, (T,)."""
+
     def select_rows(self, rows: slice) -> "RelationSource":
         """Return the relation of some anchors with all references."""
 
@@ -81,20 +84,21 @@ class LabelRelation:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.labels.shape[0], self._columns.shape[0]
+        return self.labels.shape[0], self.column_labels.shape[0]
 
     @property
     def is_symmetric(self) -> bool:
         return self.ref_labels is None and self.all_labels is None
 
     @property
-    def _columns(self) -> Tensor:
+    def column_labels(self) -> Tensor:
+        """Labels of the columns, (R,)."""
         if self.ref_labels is not None:
             return self.ref_labels
         return self.labels if self.all_labels is None else self.all_labels
 
     def tile(self, rows: slice = ALL, columns: slice = ALL) -> Relation:
-        labels, others = self.labels[rows], self._columns[columns]
+        labels, others = self.labels[rows], self.column_labels[columns]
         positives = labels[:, None] == others[None, :]
         negatives = ~positives
         shift = None
@@ -109,7 +113,7 @@ class LabelRelation:
         return relation
 
     def index(self, rows: Tensor, columns: Tensor) -> Relation:
-        positives = self.labels[rows, None] == self._columns[None, columns]
+        positives = self.labels[rows, None] == self.column_labels[None, columns]
         same_item = None
         if self.ids is not None and self.ref_ids is not None:
             same_item = self.ids[rows, None] == self.ref_ids[None, columns]
@@ -119,12 +123,20 @@ class LabelRelation:
         return Relation.without(positives, ~positives, same_item)
 
     def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
-        return self.labels[rows] == self._columns[columns]
+        return self.labels[rows] == self.column_labels[columns]
+
+    def includes(self, rows: Tensor, columns: Tensor) -> Tensor:
+        is_used = torch.ones_like(rows, dtype=torch.bool)
+        if self.ref_labels is None:
+            is_used = rows + self.first_row != columns
+        if self.ids is not None and self.ref_ids is not None:
+            is_used = is_used & (self.ids[rows] != self.ref_ids[columns])
+        return is_used
 
     def select_rows(self, rows: slice) -> "LabelRelation":
         ids = None if self.ids is None else self.ids[rows]
         ref_ids = self.ids if self.ref_ids is None and self.ids is not None else self.ref_ids
-        all_labels = None if self.ref_labels is not None else self._columns
+        all_labels = None if self.ref_labels is not None else self.column_labels
         first_row = self.first_row + (rows.start or 0)
         return replace(
             self, labels=self.labels[rows], ids=ids, ref_ids=ref_ids, first_row=first_row, all_labels=all_labels
@@ -151,7 +163,7 @@ class LabelRelation:
     @cached_property
     def _sorted_columns(self) -> tuple[Tensor, Tensor, Tensor]:
         """Columns in the order of their labels, and for each row the range of its class in that order."""
-        ordered, order = self._columns.sort(stable=True)
+        ordered, order = self.column_labels.sort(stable=True)
         first = torch.searchsorted(ordered, self.labels)
         return order, first, torch.searchsorted(ordered, self.labels, right=True) - first
 
@@ -173,14 +185,24 @@ class LabelRelation:
         exists = position < sizes[:, None]
         return order[(first[:, None] + position).clamp(max=order.shape[0] - 1)], exists
 
+    @cached_property
+    def positive_columns(self) -> tuple[Tensor, Tensor] | None:
+        """Columns (B, W) among which the positives of each anchor are, and which of them are positives; None if they
+        are many or if ids exclude some."""
+        if self.ids is not None or self._members is None:
+            return None
+        index, exists = self._members
+        if self.ref_labels is None:
+            exists = exists & (index != torch.arange(index.shape[0], device=index.device)[:, None] + self.first_row)
+        return index, exists
+
     def _set_known_columns(self, relation: Relation, rows: slice) -> None:
         assert self._members is not None
+        assert self.positive_columns is not None
         index, exists = (table[rows] for table in self._members)
         number = torch.arange(index.shape[0], device=index.device)[:, None]
         set_excluded(relation.negatives, (index + number * self.shape[1])[exists])
-        if self.ref_labels is None:
-            exists = exists & (index != number + self.first_row + (rows.start or 0))
-        set_columns(relation.positives, index, exists)
+        set_columns(relation.positives, index, self.positive_columns[1][rows])
 
 
 @dataclass(frozen=True)
@@ -216,6 +238,9 @@ class MatrixRelation:
 
     def are_positive(self, rows: Tensor, columns: Tensor) -> Tensor:
         return self.relation.positives[rows, columns]
+
+    def includes(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return self.relation.includes(rows, columns)
 
     def select_rows(self, rows: slice) -> "MatrixRelation":
         return MatrixRelation(self.tile(rows))

@@ -133,6 +133,8 @@ def _build_loss(config: RunConfig, num_classes: int, dim: int, *part: int) -> Lo
         return _fill_options(kind, named, num_classes, dim, config.seed, number, *part)
 
     loss = losses.create(config.loss.name, **fill("losses", config.loss, _LOSS_SEED))
+    if config.training.compile_loss:
+        loss = losses.compile(loss)
     if config.miner is None:
         return loss
     return Mined(loss, miners.create(config.miner.name, **fill("miners", config.miner, _MINER_SEED)))

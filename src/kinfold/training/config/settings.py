@@ -225,6 +225,8 @@ class TrainingConfig:
             the start knew about classes that training has not seen.
         precision: Of the network. Losses compute in float32 at least.
         micro_batch: Items that pass the network at a time. The gradient is still that of the whole batch.
+        compile_loss: Let the loss compile its tiles, see `kinfold.losses.compile`: faster steps for large batches after
+            a first one that takes some seconds longer.
         head_only: First steps, in which the backbone is not trained.
         device: Where to train; "auto" is a GPU where there is one.
         log_every: Steps between two lines of the log.
@@ -240,6 +242,7 @@ class TrainingConfig:
     start_share: float = 0.0
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     micro_batch: int | None = None
+    compile_loss: bool = False
     head_only: int = 0
     device: str = "auto"
     log_every: int = 10
