@@ -98,13 +98,14 @@ class _NodeSlopes(Loss):
                 sums[side] += soft_histogram(position, mask, self.bins).sum(dim=0, dtype=torch.float64)
         counts = sums.sum(dim=1, keepdim=True).clamp(min=1.0)
         positive, negative = sums / counts
-        below = positive.cumsum(0)
+        below: Tensor = positive.cumsum(0)
         # derivatives by the nodes of both histograms, and from them by the position of a pair between two nodes
         by_node = torch.stack([negative.flip(0).cumsum(0).flip(0), below])
         copies = 2.0 if program.plan()[0].is_upper else 1.0
         steps = by_node.diff(dim=1) / (counts * copies) * ((self.bins - 1) / 2)
         self._slopes = functional.pad(steps, (1, 1)).to(x.dtype)  # zero outside the nodes
-        return (negative * below).sum()
+        value: Tensor = (negative * below).sum()
+        return value
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         """Products of scores and slopes: their gradient is that of the histogram loss, their sum is not its value."""
