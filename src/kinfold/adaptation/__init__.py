@@ -16,7 +16,7 @@
 | `folder`, `recording` | what is stored, so that a killed process continues |
 | `final_fit` | the winner, fitted to all training classes |
 | `final_comparison` | input and winner on the test classes |
-| `verdict` | what to do, in words |
+| `verdict` | what to do, in a sentence |
 | `result` | `Adaptation`: table, verdict, run |
 """
 

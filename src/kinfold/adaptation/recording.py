@@ -56,7 +56,7 @@ class Recorder:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time in words.
+    """Return a time as text.
 
     Examples:
         >>> format_seconds(42), format_seconds(200), format_seconds(8000)
