@@ -26,8 +26,9 @@ from kinfold.adaptation.recording import Recorder, Report
 from kinfold.adaptation.result import Adaptation
 from kinfold.adaptation.trial import run_trial
 from kinfold.adaptation.verdict import explain_few_classes, phrase_test, phrase_verdict
-from kinfold.data import Dataset, Rows, create_dataset, to_dataset
+from kinfold.data import Dataset, Rows, convert
 from kinfold.data.fingerprint import compute_fingerprint
+from kinfold.data.labeled import find_reader
 from kinfold.files.documents import nan_to_null
 from kinfold.metrics import Distance
 from kinfold.training import Run
@@ -63,10 +64,10 @@ def adapt(
     winner is fitted to all training classes as an ordinary run. Test classes are used once, at the end.
 
     Args:
-        data: Rows of features (N, d): an array, a tensor, a pandas data frame, or a `kinfold.data.Dataset` of rows or
-            images with labels and splits, of which "train" and "validation" are used for everything and "test" for the
-            last comparison.
-        labels: The class of each row; None for a dataset.
+        data: Rows of features (N, d) or images: an array, a tensor, a data frame, a table, a torch dataset, the path of
+            a file or folder, or whatever `kinfold.data.convert` takes. Of splits, "train" and "validation" are used
+            for everything and "test" for the last comparison.
+        labels: The class of each item; None where the data has classes.
         folder: A folder for the run. After a kill, the same call continues. None uses a temporary folder.
         minutes: Time for everything, 10 if left out. A short trial turns it into a plan of steps that is stored in the
             folder; from then on decisions count steps, so that a killed process ends as it would have.
@@ -97,7 +98,10 @@ def adapt(
     """
     report = report or (lambda text, share: None)
     budget = _check_budget(minutes, plan)
-    dataset = _to_dataset(data, labels)
+    if isinstance(data, str | Path) and source is None:
+        source = {"name": find_reader(Path(data)), "root": str(Path(data).resolve())}
+    dataset = convert(data, labels)
+    dataset = replace(dataset, split=np.where(dataset.split == "test", "test", "train"))
     network = _choose_network(dataset, backbone, weights, source)
     folder = tempfile.mkdtemp(prefix="kinfold-adapt-") if folder is None else folder
     files = AdaptationFolder(folder)
@@ -179,21 +183,6 @@ def _choose_network(
         raise ValueError("weights are those of a backbone: give backbone= too")
     name, published = _BACKBONE if backbone is None else (backbone, weights)
     return ImageNetwork(name, published, source or {})
-
-
-def _to_dataset(data: Any, labels: Any) -> Dataset:
-    """Return a dataset whose splits are train and test."""
-    if isinstance(data, Dataset):
-        if labels is not None:
-            raise ValueError("a dataset has labels of its own: leave labels out")
-        dataset = data
-    else:
-        if labels is None:
-            raise ValueError("give the class of each row: kinfold.adapt(X, y)")
-        rows = to_dataset(data, features=True, taker="kinfold.adapt").items
-        array = rows.array() if isinstance(rows, Rows) else np.stack([rows[index] for index in range(len(rows))])
-        dataset = create_dataset("X", Rows(array), np.asarray(labels), np.full(len(array), "train"))
-    return replace(dataset, split=np.where(dataset.split == "test", "test", "train"))
 
 
 def _get_training_rows(dataset: Dataset) -> tuple[Tensor, Tensor]:

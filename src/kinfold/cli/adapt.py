@@ -50,10 +50,11 @@ def adapt(
     """
     from kinfold.adaptation import adapt as run_adaptation
     from kinfold.cli.progress import show_progress
+    from kinfold.data.labeled import find_reader
     from kinfold.training import Stopped
     from kinfold.training.config.parsing import configure
 
-    name = reader or ("folder" if data.is_dir() else "table" if data.suffix == ".csv" else "features")
+    name = reader or find_reader(data)
     dataset = load(name, data, changes)
     options = configure({"data": {"name": name}}, changes or []).data.options
     source: dict[str, Any] = {"name": name, "root": str(data.resolve())}
