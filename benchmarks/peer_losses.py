@@ -159,7 +159,8 @@ CPU. The last column counts how often the host waits for the [second device](dev
 The checks are the contract of this package, not of that library: a batch without a valid pair, for example, is
 outside of what its documentation promises. Most of its losses keep most of the checks. The losses of this package
 keep all of them with two exceptions (`tests/testing/test_check.py`): `circle` and `hap2s` define weights that carry no
-gradient, and the memory of `smooth-ap` grows with the positives too, here with the power 3.0 of the batch size.
+gradient, and the memory of `smooth-ap`, `pnp`, `recall-at-k`, `roadmap` and `happier` grows with the positives too, for
+`smooth-ap` here with the power 3.0 of the batch size.
 
 This page is written by `python -m benchmarks.peer_losses`. Each check that fails has code that shows it, for the
 first loss of its table; put another one in its place.

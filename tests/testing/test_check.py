@@ -12,7 +12,11 @@ EXCEPTIONS = {
     "circle": {"gradient"},  # its weights carry no gradient, by definition
     "hap2s": {"gradient"},
     # anchors x positives x references, by definition
-    **dict.fromkeys(("smooth-ap", "pnp", "recall-at-k", "roadmap", "happier"), {"memory growth"}),
+    "smooth-ap": {"memory growth"},
+    "pnp": {"memory growth"},
+    "recall-at-k": {"memory growth"},
+    "roadmap": {"memory growth"},
+    "happier": {"memory growth"},
 }
 
 
