@@ -166,9 +166,9 @@ def measure_losses(device: torch.device, sizes: dict[str, Any]) -> Iterator[dict
             row["kinfold"] = measure_call(partial(_differentiate, loss, x, y), device, sizes["rounds"])
             if name in PEERS and peers is not None:
                 arguments = {"num_classes": batch // 4, "embedding_size": dim} if options else {}
-                theirs = getattr(peers, PEERS[name])(**arguments).to(device)
+                peer = getattr(peers, PEERS[name])(**arguments).to(device)
                 row["pytorch-metric-learning"] = measure_call(
-                    partial(_differentiate, theirs, x, y), device, sizes["rounds"]
+                    partial(_differentiate, peer, x, y), device, sizes["rounds"]
                 )
             yield row
 
@@ -201,7 +201,7 @@ def measure_training(device: torch.device, sizes: dict[str, Any]) -> Iterator[di
         torch.arange(count) // 4,
     )
     batch = Batch(images, y, torch.arange(count))
-    theirs = None if peers is None else peers.MultiSimilarityLoss()
+    peer = None if peers is None else peers.MultiSimilarityLoss()
     for precision in ("float32", "bfloat16"):
         row: dict[str, Any] = {"backbone": "conv4", "images": count, "pixels": width, "precision": precision}
         model = kinfold.models.create("conv4", dim=64).to(device)
@@ -216,14 +216,14 @@ def measure_training(device: torch.device, sizes: dict[str, Any]) -> Iterator[di
             optimizer.step()
 
         row["kinfold"] = measure_call(train, device, sizes["rounds"])
-        if theirs is not None:
+        if peer is not None:
             plain = kinfold.models.create("conv4", dim=64).to(device)
             sgd = torch.optim.AdamW(plain.parameters())
 
             def loop(plain: nn.Module = plain, sgd: torch.optim.Optimizer = sgd, precision: str = precision) -> None:
                 sgd.zero_grad()
                 with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-                    value = theirs(plain(images.to(device)), y.to(device))
+                    value = peer(plain(images.to(device)), y.to(device))
                 value.backward()
                 sgd.step()
                 value.item()

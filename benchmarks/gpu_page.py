@@ -79,10 +79,10 @@ def _make_section(name: str, results: dict[str, Any]) -> str:
 
 
 def _format(row: dict[str, Any]) -> list[str]:
-    ours, theirs = row["kinfold"], row.get(PEER, {})
-    ratio = f"{ours['seconds'] / theirs['seconds']:.2f}" if "seconds" in ours and "seconds" in theirs else ""
-    times = [entry.get("error", "") if "error" in entry else _milliseconds(entry) for entry in (ours, theirs)]
-    memory = [f"{entry['bytes'] / 1e6:.1f}" if entry.get("bytes") is not None else "" for entry in (ours, theirs)]
+    ours, peer = row["kinfold"], row.get(PEER, {})
+    ratio = f"{ours['seconds'] / peer['seconds']:.2f}" if "seconds" in ours and "seconds" in peer else ""
+    times = [entry.get("error", "") if "error" in entry else _milliseconds(entry) for entry in (ours, peer)]
+    memory = [f"{entry['bytes'] / 1e6:.1f}" if entry.get("bytes") is not None else "" for entry in (ours, peer)]
     return [*times, ratio, *memory]
 
 

@@ -38,9 +38,9 @@ UNEQUAL = batch(9, 6, 4, 3, 2, 2)
 WITH_SINGLETON = batch(9, 6, 4, 3, 2, 1)
 
 
-def build(theirs, ours):
+def build(peer_code, ours):
     """Both losses, with the same class vectors."""
-    expected = eval(theirs, {**vars(peer), **vars(reducers)}).double()
+    expected = eval(peer_code, {**vars(peer), **vars(reducers)}).double()
     loss = eval(ours, {"create": kinfold.losses.create, "radians": radians}).double()
     if loss.proxies is not None:
         vectors = next(parameter for parameter in expected.parameters() if parameter.dim() >= 2).detach()
@@ -56,8 +56,8 @@ def run(loss, x, y):
     return value.detach().double(), leaf.grad
 
 
-def agree(theirs, ours, x, y):
-    expected, loss = build(theirs, ours)
+def agree(peer_code, ours, x, y):
+    expected, loss = build(peer_code, ours)
     try:
         torch.testing.assert_close(run(loss, x, y), run(expected, x, y), rtol=1e-6, atol=1e-8)
     except AssertionError:
@@ -65,18 +65,20 @@ def agree(theirs, ours, x, y):
     return True
 
 
-@pytest.mark.parametrize(("theirs", "ours", "same", "remark"), rows("losses"), ids=[row[1] for row in rows("losses")])
-def test_losses_agree_where_the_page_says_so(theirs, ours, same, remark):
+@pytest.mark.parametrize(
+    ("peer_code", "ours", "same", "remark"), rows("losses"), ids=[row[1] for row in rows("losses")]
+)
+def test_losses_agree_where_the_page_says_so(peer_code, ours, same, remark):
     if same == "equal":
         for x, y in (BALANCED, UNEQUAL, WITH_SINGLETON):
-            assert agree(theirs, ours, x, y)
+            assert agree(peer_code, ours, x, y)
     elif same == "balanced":
-        assert agree(theirs, ours, *BALANCED)
-        assert not agree(theirs, ours, *UNEQUAL)
+        assert agree(peer_code, ours, *BALANCED)
+        assert not agree(peer_code, ours, *UNEQUAL)
     else:
         assert same == "different"
         assert remark
-        assert not agree(theirs, ours, *BALANCED)
+        assert not agree(peer_code, ours, *BALANCED)
 
 
 def test_margin_with_mined_triplets_is_equal():
@@ -86,10 +88,12 @@ def test_margin_with_mined_triplets_is_equal():
     torch.testing.assert_close(loss(x, y, tuples=triplets), expected(x, y, triplets), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(("theirs", "ours", "same", "remark"), rows("miners"), ids=[row[1] for row in rows("miners")])
-def test_miners_agree_where_the_page_says_so(theirs, ours, same, remark):
+@pytest.mark.parametrize(
+    ("peer_code", "ours", "same", "remark"), rows("miners"), ids=[row[1] for row in rows("miners")]
+)
+def test_miners_agree_where_the_page_says_so(peer_code, ours, same, remark):
     x, y = UNEQUAL
-    expected = eval(theirs, vars(miners))(x, y)
+    expected = eval(peer_code, vars(miners))(x, y)
     selected = eval(ours, {"create": kinfold.miners.create})(x, y)
     if isinstance(selected, Triplets):
         if len(expected) == 4:  # one positive and one negative of each anchor, as pairs

@@ -17,7 +17,7 @@ LABELS = [index // 9 for index in range(27)]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Two layers of width 16 with random weights, and words as tokens."""
+    """Two layers of width 16 with random weights, and one token per name."""
     st = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from tokenizers import Tokenizer
@@ -26,9 +26,9 @@ def model(tmp_path_factory):
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     folder = str(tmp_path_factory.mktemp("model"))
-    words = Tokenizer(WordLevel({word: i for i, word in enumerate(["[PAD]", "[UNK]", *WORDS])}, unk_token="[UNK]"))
-    words.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(folder)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[PAD]", "[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(folder)
     config = BertConfig(vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -61,21 +61,21 @@ def test_batch_all_triplets_are_those_of_the_library(model):
 
     cosine = losses.BatchHardTripletLossDistanceFunction.cosine_distance
     x, y = torch.nn.functional.normalize(torch.randn(18, 8, dtype=torch.float64)), torch.arange(18) // 3
-    theirs = losses.BatchAllTripletLoss(model, distance_metric=cosine, margin=0.2)
+    peer = losses.BatchAllTripletLoss(model, distance_metric=cosine, margin=0.2)
     # squared distances of unit vectors are twice the cosine distance
     ours = SentenceLabelLoss(model, kinfold.losses.create("triplet", margin=0.4, squared=True, average="active"))
-    expected = theirs.compute_loss_from_embeddings([x], y)
+    expected = peer.compute_loss_from_embeddings([x], y)
     torch.testing.assert_close(ours.compute_loss_from_embeddings([x], y) / 2, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_pairs_have_the_value_of_multiple_negatives_ranking(model):
     from sentence_transformers import losses
 
-    theirs = losses.MultipleNegativesRankingLoss(model, scale=20.0)
+    peer = losses.MultipleNegativesRankingLoss(model, scale=20.0)
     ours = SentencePairLoss(model, kinfold.losses.create("nt-xent", temperature=1 / 20))
     columns = [torch.randn(7, 16, dtype=torch.float64) for _ in range(3)]
     for count in (2, 3):  # with and without a column of negatives
-        expected = theirs.compute_loss_from_embeddings(columns[:count], None)
+        expected = peer.compute_loss_from_embeddings(columns[:count], None)
         torch.testing.assert_close(ours.compute_loss_from_embeddings(columns[:count]), expected, rtol=1e-6, atol=1e-8)
     with pytest.raises(ValueError, match="have no classes"):
         SentencePairLoss(model, kinfold.losses.create("proxy-anchor", num_classes=2, dim=16))

@@ -1,6 +1,6 @@
 """Names `pml/...`: classes of pytorch-metric-learning wherever kinfold takes the name of a loss, miner or sampler.
 
-The options are those of the class, in its words, with three differences: `dim` is its `embedding_size`; `distance`,
+The options are those of the class, under its names, with three differences: `dim` is its `embedding_size`; `distance`,
 `reducer` and regularizers are names of classes, which are created with their defaults; and `generator` is where initial
 weights and draws come from.
 """

@@ -102,7 +102,7 @@ class ClassLogits:
             log sum exp over the classes that a sample does not belong to (B,), about -1e30 if there are none; and the
             logits of its classes (B, W).
         """
-        negatives, logits = _Streamed.apply(self, targets, x, classes.vectors, classes.bias)  # type: ignore[no-untyped-call]
+        negatives, logits = _StreamedLogits.apply(self, targets, x, classes.vectors, classes.bias)  # type: ignore[no-untyped-call]
         return negatives, logits
 
     def compute_whole(self, x: Tensor, classes: ClassVectors, targets: TargetClasses) -> tuple[Tensor, Tensor]:
@@ -150,7 +150,7 @@ class _Buffers:
         return self._tensors[number][: self._rows * columns].view(self._rows, columns)
 
 
-class _Streamed(torch.autograd.Function):
+class _StreamedLogits(torch.autograd.Function):
     """log sum exp over the other classes and logits of the targets, see `ClassLogits.compute`."""
 
     @staticmethod

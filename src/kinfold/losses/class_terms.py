@@ -35,7 +35,7 @@ def compute_class_terms(
     if shard is not None and counts is not None:
         counts = counts.clone()
         shard.world.sum_in_place(counts)
-    value: Tensor = _Streamed.apply(_Stream(program, counts, unit, shard), vectors, x)  # type: ignore[no-untyped-call]
+    value: Tensor = _StreamedTerms.apply(_Stream(program, counts, unit, shard), vectors, x)  # type: ignore[no-untyped-call]
     return Terms.over(value, 1 if counts is None else (counts.sum() > 0))
 
 
@@ -92,7 +92,7 @@ class _Stream:
         return terms._replace(counts=self._counts.to(terms.sums)).mean()
 
 
-class _Streamed(torch.autograd.Function):
+class _StreamedTerms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, stream: _Stream, vectors: Tensor, x: Tensor) -> Tensor:
         value, ctx.gradients = stream.accumulate(vectors, x.detach(), ctx.needs_input_grad[1:])
