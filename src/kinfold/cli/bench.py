@@ -78,6 +78,7 @@ def bench(
     if dry_run:
         _print_plan(parsed, as_json)
         return
+    _warn_of_leakage(parsed)
     try:
         with show_bench_progress(enabled=not as_json) as watch:
             workers = _create_workers(cluster, count, threads, timeout)
@@ -97,6 +98,24 @@ def bench(
         echo(f"failed: {name}: {error}", err=True)
     if state.failed:
         raise typer.Exit(1)
+
+
+def _warn_of_leakage(suite: "Suite") -> None:
+    """Say where training items are in the test split of the data too.
+
+    Data without splits of their own are not checked, and data that cannot be read are reported by their runs.
+    """
+    from kinfold.data import load
+    from kinfold.experiments.leakage import describe_leakage
+
+    for data in suite.datasets:
+        config = suite.build_config(data, next(iter(suite.methods))).data
+        try:
+            warning = describe_leakage(load(config.name, config.root, **config.options))
+        except (ValueError, OSError):
+            continue
+        if warning is not None:
+            echo(f"warning: {warning}", err=True)
 
 
 def _read_suite(suite: Path | None, resume: Path | None, changes: list[str], roots: dict[str, str]) -> "Suite":

@@ -28,7 +28,9 @@ from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
+from kinfold.html_table import render_html_table
 from kinfold.metrics import neighbors
+from kinfold.optional import import_optional
 
 Progress = Callable[[str, float], None]
 
@@ -58,7 +60,7 @@ class SearchItem:
         return None if self.label is None or other.label is None else self.label == other.label
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The nearest items of a query, the closest first.
 
@@ -73,6 +75,54 @@ class SearchResult:
     neighbors: list[SearchItem]
     scores: list[float]
     measure: str
+
+    def __repr__(self) -> str:
+        first = ", ".join(
+            f"{item.label or item.file or item.index} {score:.3f}"
+            for item, score in zip(self.neighbors[:5], self.scores, strict=False)
+        )
+        return f"<SearchResult: {len(self.neighbors)} neighbors by {self.measure}: {first}>"
+
+    def table(self) -> str:
+        """Return one line for each neighbor: rank, score, class, position, file."""
+        lines = [f"rank  {self.measure:>10}  class  index  file"]
+        for row in self.rows():
+            values = (row["class"] or "", row["index"], row["file"] or "")
+            lines.append(f"{row['rank']:4}  {row[self.measure]:10.4f}  " + "  ".join(map(str, values)))
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """Draw the query and its neighbors: their images, or bars of their scores where they are features.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
+        items = [self.query, *self.neighbors]
+        names = ["query", *(f"{item.label or item.index}\n{score:.3f}" for item, score in self._pairs())]
+        if any(getattr(item.content, "ndim", 2) == 1 for item in items):
+            figure = figure_module.Figure(figsize=(6, 0.8 + 0.3 * len(self.neighbors)), layout="constrained")
+            axes = figure.subplots()
+            axes.barh([f"{rank}: {name}" for rank, name in enumerate(names[1:], start=1)], self.scores)
+            axes.invert_yaxis()
+            axes.set_xlabel(self.measure)
+            return figure
+        figure = figure_module.Figure(figsize=(1.4 * len(items), 1.9), layout="constrained")
+        for axes, item, name in zip(figure.subplots(1, len(items), squeeze=False)[0], items, names, strict=True):
+            axes.imshow(np.asarray(data.decode(item.content)))
+            axes.set_title(name, fontsize=8)
+            axes.axis("off")
+        return figure
+
+    def _repr_html_(self) -> str:
+        rows = [[row[name] for name in ("rank", self.measure, "class", "index", "file")] for row in self.rows()]
+        return render_html_table(repr(self)[1:-1], ["rank", self.measure, "class", "index", "file"], rows)
+
+    def _pairs(self) -> list[tuple[SearchItem, float]]:
+        return [*zip(self.neighbors, self.scores, strict=True)]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per neighbor: rank, score, position, class, file and whether the class is the same."""
@@ -161,12 +211,13 @@ class SearchIndex:
             start += len(dataset)
         return None
 
-    def search(self, query: str | Path | int, k: int = 10) -> SearchResult:
+    def search(self, query: Any, k: int = 10) -> SearchResult:
         """Find the nearest items of a query.
 
         Args:
             query: A position in the gallery (17 or "#17"), an image file, or an .npy file. For a run on features, the
-                .npy file holds one row of them; for a run on images, an embedding or the uint8 pixels of an image.
+                .npy file holds one row of them; for a run on images, an embedding or the uint8 pixels of an image. Or
+                a Pillow image or an array, as `Run.embed` takes it.
             k: How many neighbors. An item of the gallery is not its own neighbor.
 
         Raises:
@@ -174,7 +225,12 @@ class SearchIndex:
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        item, embedding = self._embed_query(str(query))
+        if isinstance(query, str | Path | int):
+            item, embedding = self._embed_query(str(query))
+        else:
+            item, embedding = SearchItem(query), self.run.embed(query)
+            if len(embedding) != 1:
+                raise ValueError(f"a search takes one query, got {len(embedding)}: call it for each of them")
         exclude = torch.tensor([-1 if item.index is None else item.index])
         scores, indices = neighbors(embedding, self.embeddings, k, self.run.distance, exclude=exclude)
         measure = "distance" if self.run.distance == "euclidean" else "similarity"

@@ -1,5 +1,6 @@
 """`Gallery`: embeddings with labels, ids and paths in a folder, to search and to extend."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from kinfold.gallery.inputs import check_distance, check_unique, get_dim, to_str
 from kinfold.gallery.item_table import ItemTable
 from kinfold.gallery.open_set import Identification, Identifications, OpenSetThreshold, draw_probes
 from kinfold.gallery.reader import GalleryReader
+from kinfold.html_table import render_html_table
+from kinfold.optional import import_optional
 from kinfold.seeding import derive_generator
 
 Existing = Literal["raise", "skip", "replace"]
@@ -84,6 +87,34 @@ class Gallery(GalleryReader):
 
     def __repr__(self) -> str:
         return f"<Gallery {str(self.folder)!r}: {len(self):,} items of {self.dim} numbers>"
+
+    def _repr_html_(self) -> str:
+        rows = [*self._count_labels().items()]
+        return render_html_table(repr(self)[1:-1], ["class", "items"], rows[:50])
+
+    def table(self) -> str:
+        """Return one line for each class with the number of its items, the largest class first."""
+        lines = [f"{count:7,}  {label}" for label, count in self._count_labels().items()]
+        return "\n".join(["  items  class", *lines])
+
+    def plot(self) -> Any:
+        """Draw the numbers of items of the classes, the largest first.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
+        figure = figure_module.Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([*self._count_labels().values()])
+        axes.set(xlabel="class, largest first", ylabel="items", ylim=(0, None))
+        return figure
+
+    def _count_labels(self) -> dict[str, int]:
+        return dict(Counter(self.labels).most_common())
 
     def add(
         self,

@@ -6,6 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from kinfold.html_table import render_html_table
+from kinfold.optional import import_optional
+
 
 @dataclass(frozen=True)
 class Match:
@@ -63,6 +66,36 @@ class Matches(Sequence[list[Match]]):
             f"{match.label or match.id} {match.similarity:.3f}" for match in (self[0] if len(self) else [])
         )
         return f"<Matches of {len(self):,} queries, {self.rows.shape[1]} each; the first: {first}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [query, rank, f"{match.similarity:.4f}", match.label, match.id]
+            for query, matches in enumerate(self._items[:20])
+            for rank, match in enumerate(matches, start=1)
+        ]
+        return render_html_table(repr(self)[1:-1], ["query", "rank", "similarity", "label", "id"], rows)
+
+    def plot(self, query: int = 0) -> Any:
+        """Draw the similarities of the nearest items of a query.
+
+        Args:
+            query: Its number.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
+        matches = self._items[query]
+        figure = figure_module.Figure(figsize=(6, 0.8 + 0.3 * len(matches)), layout="constrained")
+        axes = figure.subplots()
+        names = [f"{rank}: {match.label or match.id}" for rank, match in enumerate(matches, start=1)]
+        axes.barh(names, [match.similarity for match in matches])
+        axes.invert_yaxis()
+        axes.set(xlabel="cosine similarity", title=f"query {query}")
+        return figure
 
     def table(self) -> str:
         """Return one line for each query and neighbor: query, rank, similarity, label, id."""

@@ -18,6 +18,8 @@ from torch import Tensor
 from kinfold.calibration import ProbabilityMap, control_rate, smallest_certifiable_rate
 from kinfold.calibration.probability import fit_probability
 from kinfold.calibration.risk_control import find_threshold
+from kinfold.html_table import render_html_table
+from kinfold.optional import import_optional
 
 MAX_PROBES = 4096
 PROBES_PER_CLASS = 20
@@ -112,6 +114,38 @@ class Identifications(Sequence[Identification]):
     def __repr__(self) -> str:
         known = sum(label is not None for label in self.labels)
         return f"<Identifications of {len(self)} queries: {known} with a label; {self.threshold.describe()}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                number,
+                answer.label or "none of these",
+                f"{answer.probability:.3f}",
+                f"{answer.similarity:.4f}",
+                answer.nearest,
+            ]
+            for number, answer in enumerate(self._answers[:50])
+        ]
+        header = ["query", "label", "probability", "similarity", "nearest"]
+        return render_html_table(repr(self)[1:-1], header, rows)
+
+    def plot(self) -> Any:
+        """Draw the similarity of each query to its nearest item, and the threshold.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        figure_module = import_optional("matplotlib.figure", "matplotlib", "report", "a plot")
+        figure = figure_module.Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([answer.similarity for answer in self._answers], "o")
+        axes.axhline(self.threshold.threshold, linestyle="--", color="black", label="threshold")
+        axes.set(xlabel="query", ylabel="similarity to the nearest item")
+        axes.legend()
+        return figure
 
     def table(self) -> str:
         """Return one line for each query: label, probability, similarity, nearest item."""

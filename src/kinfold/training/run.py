@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from kinfold.data import Dataset, Pipeline, convert, to_dataset
 from kinfold.embedding.compute import compute_embeddings
+from kinfold.embedding.search import SearchIndex, SearchResult
 from kinfold.metrics import Distance
 from kinfold.models import Embedder
 from kinfold.models.backbone import Backbone
@@ -214,6 +215,28 @@ class Run:
                 f"{dataset.name} has {len(dataset.items[0])}"
             )
         return self._embed(model, dataset, progress=progress)
+
+    def search(
+        self, query: Any, k: int = 10, gallery: str | Path | None = None, split: str | None = None
+    ) -> SearchResult:
+        """Find the nearest items of a query in the data of the run, or in other data.
+
+        For many queries open a `kinfold.embedding.SearchIndex` once, and for items that are added and removed a
+        `kinfold.Gallery`.
+
+        Args:
+            query: The path of an image, a Pillow image, an array, or the position of an item (17 or "#17").
+            k: How many neighbors.
+            gallery: A folder of images, a table, a feature file or the name of a dataset; None is the data of the run.
+            split: "train", "validation", "test" or "all". None is the test split of the run where it may be looked at.
+
+        Returns:
+            The neighbors, with a table and a plot.
+
+        Raises:
+            ValueError: There is no such gallery, split or query, or it does not fit the run.
+        """
+        return SearchIndex.open(self, gallery, split).search(query, k)
 
     def embed_start(self, dataset: Dataset) -> Tensor:
         """Embed a dataset with the weights before the first step, (N, dim) in the order of the dataset."""
