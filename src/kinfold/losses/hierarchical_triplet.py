@@ -52,7 +52,7 @@ class HierarchicalTriplet(Loss):
     Args:
         num_classes: Number of training classes; None for a plain triplet loss.
         beta: Constant part of the margin; 0.1 as in the paper.
-        levels: Levels of the tree above the lowest; 16 as in the paper.
+        levels: Levels of the tree above the lowest; 16 as in code by others; the paper's number was not found.
         every: Epochs between two updates of the tree; the paper updates it after every epoch.
         start_margin: Margin before the first update.
         reduction: "mean", "sum" or "none".
