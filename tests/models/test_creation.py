@@ -155,7 +155,7 @@ def test_invalid_options_are_errors_with_an_explanation():
         models.create("conv4", weights="imagenet")
     with pytest.raises(ValueError, match=r"expected images of shape \(B, 1, H, W\), got \(2, 3, 28, 28\)"):
         models.create("conv4")(torch.zeros(2, 3, 28, 28))
-    with pytest.raises(ValueError, match=r"pipeline\('small-grey'\).normalize\(images\)"):
+    with pytest.raises(ValueError, match=r"get_pipeline\(\).normalize\(images\)"):
         models.create("conv4")(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"expected features of shape \(B, 12\), got \(3, 11\)"):
         create("features")(torch.zeros(3, 11))
