@@ -147,7 +147,7 @@ class RunFolder:
 
     def read_provenance(self) -> dict[str, Any]:
         """Return what the result depends on: the sha256 of the configuration, fingerprints of data and code."""
-        environment = self.read_environment()
+        environment = read_json(self.environment, {"data?": (str, None), "code?": str}, self.path)
         configuration = compute_sha256(read_bytes(self.configuration, self.path))
         return {"configuration": configuration, "data": environment.get("data"), "code": environment.get("code")}
 
