@@ -157,7 +157,6 @@ def test_other_data_or_settings_in_the_same_folder_are_refused(tmp_path, plan):
         ((np.zeros((4, 2)),), {}, r"give the class of each item"),
         ((np.zeros((4, 2)), [0, 0, 1, 1]), {"minutes": 0}, "minutes must be greater than 0"),
         ((np.full((4, 2), np.nan), [0, 0, 1, 1]), {}, "NaN or infinite"),
-        ((np.zeros((4, 8, 8), np.uint8), [0, 0, 1, 1]), {}, "features, which are numbers of shape"),
     ],
 )
 def test_wrong_input_is_refused_with_the_reason(tmp_path, arguments, options, message):

@@ -124,7 +124,10 @@ def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, fe
     ("arguments", "message"),
     [
         (["dro/tabel1"], "did you mean 'dro/table1'"),
-        (["dro/table3", "--row", "fashion-net"], "is a number only: it needs landmarks"),
+        (
+            ["dro/table3", "--row", "fashion-net"],
+            "is a number only: its network (FashionNet) pools features at landmarks",
+        ),
         (["dro/table1", "--row", "dro-topk"], "did you mean"),
         (["dro/table1", "dro/table2", "--row", "dro-kl-margin"], "--row chooses rows of one table"),
         (["dro/table1"], "give --root DIR with the data set in DIR/cub"),

@@ -217,7 +217,7 @@ def test_the_command_trains_with_names_of_the_peer_and_resumes(tmp_path, monkeyp
     assert train("run", *margin) == 0, capsys.readouterr().err
     scores = json.loads((tmp_path / "run" / "scores.json").read_text())
     assert scores["test"]["recall@1"] > 0.3
-    assert 'name = "pml/MarginLoss"' in (tmp_path / "run" / "recipe.toml").read_text()
+    assert 'name = "pml/MarginLoss"' in (tmp_path / "run" / "configuration.toml").read_text()
     assert train("again", *margin) == 0
     assert difference(tmp_path / "again", tmp_path / "run") == ""
     capsys.readouterr()

@@ -131,8 +131,18 @@ def test_invalid_batches_and_numbers_are_errors():
         Normalize((0.5,), (0.0,))
 
 
-SIZES = {"study-big": 256, "study-googlenet": 227, "bn-inception": 227, "warp": 227, "small-grey": 28}
-DRAWS_NOTHING = ("small-grey",)
+SIZES = {
+    "study-big": 256,
+    "study-googlenet": 227,
+    "bn-inception": 227,
+    "warp": 227,
+    "small-grey": 28,
+    "small-color": 28,
+}
+DRAWS_NOTHING = (
+    "small-color",
+    "small-grey",
+)
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -84,6 +84,7 @@ def test_a_second_training_step_does_not_reach_into_the_first(name):
 
 
 SETTINGS = {
+    "class_share": 0.5,
     "margin": 0.37,
     "second_margin": 0.9,
     "positive_margin": 0.3,

@@ -116,6 +116,7 @@ def retrieval_reference(scores, labels, gallery_labels, same):
         row |= {
             "r-precision": (ranks <= n).sum() / n,
             "map@r": precision[ranks <= n].sum() / n,
+            **{f"map@{k}": precision[ranks <= k].sum() / min(n, k) for k in (1, 2, 5)},
             "map": precision.sum() / n,
             "mrr": 1 / ranks[0],
             "map@c": precision[ranks <= c].sum() / c,

@@ -95,4 +95,4 @@ def test_a_degree_has_the_shape_of_the_masks_and_is_for_pair_losses():
     selection = Relation.from_matrix(mask.double())
     torch.testing.assert_close(make("binomial")(X, Y, tuples=selection), make("binomial")(X, relation=mask.double()))
     with pytest.raises(ValueError, match="needs a boolean relation"):
-        make("supcon")(X, Y, tuples=selection)
+        make("nt-xent")(X, Y, tuples=selection)

@@ -57,6 +57,11 @@ def has_head(name, row) -> bool:
     return "head" in row.settings(table(name).data[0])["model"]
 
 
+def has_sampler(row) -> bool:
+    """Whether the batches are a part of the method."""
+    return row.name in ("hdl", "htl", "smart-mining")
+
+
 def split_name(row, endings) -> tuple[str, str]:
     """A name as what stands before one of the endings, and the ending."""
     ending = next((ending for ending in endings if row.name.endswith(f"-{ending}")), "")
@@ -94,7 +99,8 @@ def compared_pairs(name) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     else:
         for first, second in combinations(rows, 2):
             heads = [has_head(name, row) for row in (first, second)]
-            yield first.name, second.name, METHOD if any(heads) else OBJECTIVE
+            keys = METHOD if any(heads) else OBJECTIVE
+            yield first.name, second.name, (*keys, *SAMPLER) if any(map(has_sampler, (first, second))) else keys
 
 
 def _two_ways(rows, endings, before, after) -> Iterator[tuple[str, str, tuple[str, ...]]]:

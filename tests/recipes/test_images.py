@@ -4,6 +4,7 @@ import pytest
 
 import kinfold
 from kinfold import recipes
+from kinfold.training.config.defaults import compares_raw_vectors
 from kinfold.training.config.parsing import configure, read_tables
 
 
@@ -11,7 +12,7 @@ from kinfold.training.config.parsing import configure, read_tables
 def test_every_loss_starts_from_principal_components_at_small_rates(loss):
     config = configure(read_tables(recipes.find_recipe("images")), [f"loss.name={loss}"])
     assert config.model.init == "half-whiten"
-    assert config.model.init_length == (5.0 if loss in ("n-pair", "angular", "generalized-lifted") else 1.0)
+    assert config.model.init_length == (5.0 if compares_raw_vectors(loss) else 1.0)
     rate = 1e-6 if loss == "dro-max" else 1e-5  # it learns from single pairs
     assert (config.optimizer.lr, config.optimizer.head_lr) == pytest.approx((rate, rate))
     if loss != "dro-max":

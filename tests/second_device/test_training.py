@@ -32,7 +32,12 @@ def run(variant, folder, device, *callbacks):
     return train(tables, folder, dataset=dataset(variant), callbacks=callbacks)
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "dropout"])
+def test_sampled_classes_are_refused_because_the_device_has_no_sparse_tensors(tmp_path):
+    with pytest.raises(NotImplementedError, match="needs sparse gradients"):
+        run("sampled classes", tmp_path / "second", "second")
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in ("dropout", "sampled classes")])
 def test_a_run_ends_like_one_on_the_cpu(variant, tmp_path):
     run(variant, tmp_path / "cpu", "cpu")
     run(variant, tmp_path / "second", "second")

@@ -25,7 +25,8 @@ from tests.problems import LOSSES, NUM_CLASSES, make
 from tests.training.tiny import dataset, recipe
 
 DIM = 7
-MINERS = kinfold.list("miners")
+# `sampled-triplets` reads triplets from the order of a batch, which has none here
+MINERS = [name for name in kinfold.list("miners") if name != "sampled-triplets"]
 PARTS = {2: ([7, 5], [11, 1]), 3: ([5, 4, 3], [1, 10, 1])}
 
 

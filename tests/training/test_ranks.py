@@ -47,7 +47,7 @@ def test_every_loss_has_the_gradient_of_one_process(launched):
     for on_rank in launched[0]:
         names = {name.rsplit(" [")[0] for name in on_rank["losses"]}
         assert set(LOSSES) < names
-        assert {f"margin, one beta, {miner}" for miner in kinfold.list("miners")} < names
+        assert {f"margin, one beta, {miner}" for miner in kinfold.list("miners") if miner != "sampled-triplets"} < names
         for name, differences in on_rank["losses"].items():
             assert differences["size"] > 1e-4, f"{name}: nothing to compare"
             assert differences["gradient"] < 1e-10, name

@@ -86,4 +86,9 @@ class _SelectRows(torch.autograd.Function):
         (rows,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
             return outer[0].new_zeros(ctx.shape).index_copy(0, rows, outer[0]), None
+        if outer[0].device.type not in ("cpu", "cuda"):
+            raise NotImplementedError(
+                f"class_share below 1 needs sparse gradients, which torch does not have on {outer[0].device.type!r}: "
+                "train on the CPU or on CUDA, or set class_share to 1"
+            )
         return torch.sparse_coo_tensor(rows[None], outer[0], ctx.shape, is_coalesced=True, check_invariants=False), None

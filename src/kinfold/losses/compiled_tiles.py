@@ -22,7 +22,7 @@ from kinfold.losses.scoring import ScoreTile
 from kinfold.losses.tile_step import TileGradient, differentiate_tile
 from kinfold.losses.tile_trace import TileTensors, record
 from kinfold.losses.tiles import Tile
-from kinfold.losses.totals import Objective
+from kinfold.losses.totals import TileObjective
 from kinfold.pairs.compact_relation import CompactRelation
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class CompiledStep:
     """
 
     def __init__(
-        self, program: "PairProgram", objective: Objective, parameters: Sequence[Tensor], tiles: Sequence[Tile]
+        self, program: "PairProgram", objective: TileObjective, parameters: Sequence[Tensor], tiles: Sequence[Tile]
     ) -> None:
         self._program, self._objective, self._parameters = program, objective, parameters
         self._compiler = _COMPILERS.setdefault(program.loss, _Compiler())
@@ -145,7 +145,7 @@ class CompiledStep:
 
     @classmethod
     def make(
-        cls, program: "PairProgram", objective: Objective, parameters: Sequence[Tensor], tiles: Sequence[Tile]
+        cls, program: "PairProgram", objective: TileObjective, parameters: Sequence[Tensor], tiles: Sequence[Tile]
     ) -> "CompiledStep | None":
         """Return the compiled step of a batch; None if the loss does not compile its tiles."""
         rows, columns, _ = tiles[0].shape_in(program.source)

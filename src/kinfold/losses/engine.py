@@ -19,7 +19,7 @@ from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.tile_step import TileInputs
 from kinfold.losses.tiled_gradient import compute_with_gradient
 from kinfold.losses.tiles import Tile, plan_classes, plan_rows, plan_triangle
-from kinfold.losses.totals import Objective, Total
+from kinfold.losses.totals import TileObjective, Total
 from kinfold.pairs import PairBatch, Relation
 from kinfold.pairs.class_rows import ClassRows, list_first_rows
 from kinfold.pairs.relation_source import ALL, LabelRelation, RelationSource
@@ -177,13 +177,13 @@ class PairProgram:
             total.add(total.objective(terms), terms.counts)
         return total.reduce(), total.has_terms()
 
-    def make_objective(self, tiles: list[Tile]) -> Objective:
+    def make_objective(self, tiles: list[Tile]) -> TileObjective:
         """Return what the tiles contribute to the value."""
         is_mean, is_whole = self.loss.reduction == "mean" or self.loss.kind == "batch", len(tiles) == 1
         is_known = is_mean and not is_whole and self.source.degree is None
         counts = self.loss.counts(self.source) if is_known else None
         # an entry above the diagonal stands for two
-        return Objective(is_mean, is_whole, copies=2 if tiles[0].is_upper else 1, counts=counts)
+        return TileObjective(is_mean, is_whole, copies=2 if tiles[0].is_upper else 1, counts=counts)
 
 
 def _empty_values(kind: str, scores: Tensor) -> Tensor:

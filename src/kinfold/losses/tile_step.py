@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from kinfold.losses.totals import Objective
+from kinfold.losses.totals import TileObjective
 from kinfold.pairs import Relation
 from kinfold.pairs.class_rows import ClassRows
 
@@ -39,7 +39,7 @@ class TileGradient(NamedTuple):
     """What one tile adds.
 
     Attributes:
-        contribution: To the value, (k,), see `Objective`.
+        contribution: To the value, (k,), see `TileObjective`.
         counts: Of its terms.
         slopes: For each of the k numbers its gradients by the raw scores, by the operands of rows and columns, and by
             the parameters; None for what it does not depend on.
@@ -51,7 +51,7 @@ class TileGradient(NamedTuple):
 
 
 def differentiate_tile(
-    program: "PairProgram", inputs: TileInputs, objective: Objective, parameters: Sequence[Tensor]
+    program: "PairProgram", inputs: TileInputs, objective: TileObjective, parameters: Sequence[Tensor]
 ) -> TileGradient:
     """Compute the contribution of a tile and its gradients by autograd."""
     raw = inputs.raw.detach().requires_grad_()

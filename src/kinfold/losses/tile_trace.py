@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from kinfold.losses.tile_step import TileGradient, TileInputs, differentiate_tile
 from kinfold.losses.tiles import Tile
-from kinfold.losses.totals import Objective
+from kinfold.losses.totals import TileObjective
 from kinfold.pairs import Relation
 from kinfold.pairs.class_rows import ClassRows
 from kinfold.pairs.masks import set_columns
@@ -105,7 +105,7 @@ class RecordedTile(NamedTuple):
         )
 
 
-def record(program: "PairProgram", tile: Tile, objective: Objective, tensors: TileTensors) -> RecordedTile:
+def record(program: "PairProgram", tile: Tile, objective: TileObjective, tensors: TileTensors) -> RecordedTile:
     """Run one tile and record its operations.
 
     Args:
@@ -137,7 +137,7 @@ def record(program: "PairProgram", tile: Tile, objective: Objective, tensors: Ti
 class _TileModule(nn.Module):
     """`differentiate_tile` as a module, so that the parameters of the loss can be replaced by recorded ones."""
 
-    def __init__(self, program: "PairProgram", objective: Objective, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, program: "PairProgram", objective: TileObjective, parameters: Sequence[Tensor]) -> None:
         super().__init__()
         self.loss = program.loss
         self._call = program, objective, parameters

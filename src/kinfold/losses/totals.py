@@ -9,7 +9,7 @@ from kinfold.losses.terms import Terms
 
 
 @dataclass(frozen=True)
-class Objective:
+class TileObjective:
     """What a tile contributes to the value of a loss, and what is differentiated in it.
 
     The value is the sum over k of sums[k] / counts[k], where sums and counts are those of the whole matrix. If the
@@ -51,7 +51,7 @@ class Total:
         objective: What the contributions are.
     """
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: TileObjective) -> None:
         self.objective = objective
         self._sums: Tensor | None = None
         self._counts: Tensor | None = None

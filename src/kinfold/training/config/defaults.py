@@ -137,7 +137,7 @@ def compares_raw_vectors(loss: str) -> bool:
 
     Examples:
         >>> [loss for loss in registry.names("losses") if compares_raw_vectors(loss)]
-        ['generalized-lifted', 'n-pair', 'angular']
+        ['generalized-lifted', 'n-pair', 'angular', 'vicreg', 'log-ratio']
     """
     target = registry.resolve("losses", loss)
     return not getattr(target, "normalize", True) and not has_proxies(loss)  # proxies are compared by cosine
