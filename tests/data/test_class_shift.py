@@ -9,14 +9,18 @@ from kinfold.data import Rows, assign_shift, create_dataset, make_shifts
 from kinfold.data.folds import assign_fold
 
 
-def brute_force_distances(means):
-    """Distances of all halves, in the unit of the ladder."""
+def distance_of(means, mask):
+    """Distance of two halves, in the unit of the ladder."""
     means = means - means.mean(axis=0)
     means = means / np.sqrt((means**2).sum(axis=1).mean())
+    return np.linalg.norm(means[mask].mean(axis=0) - means[~mask].mean(axis=0))
+
+
+def brute_force_distances(means):
+    """Distances of all halves."""
     count = len(means)
     for chosen in itertools.combinations(range(count), count // 2):
-        mask = np.isin(np.arange(count), chosen)
-        yield np.linalg.norm(means[mask].mean(axis=0) - means[~mask].mean(axis=0))
+        yield distance_of(means, np.isin(np.arange(count), chosen))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -29,6 +33,17 @@ def test_ends_are_close_to_the_nearest_and_the_farthest_halves(seed):
     assert all(shift.test_classes.sum() == 5 for shift in shifts)
     levels = [shift.distance for shift in shifts]
     assert levels == sorted(levels)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_swap_of_two_classes_leads_beyond_the_ends(seed):
+    means = np.random.default_rng(seed).normal(size=(12, 4))
+    near, *_, far = make_shifts(means)
+    for shift, sign in ((near, -1.0), (far, 1.0)):
+        for i, j in itertools.product(np.flatnonzero(~shift.test_classes), np.flatnonzero(shift.test_classes)):
+            swapped = shift.test_classes.copy()
+            swapped[[i, j]] = swapped[[j, i]]
+            assert sign * (distance_of(means, swapped) - shift.distance) < 1e-9
 
 
 def test_distances_rise_in_equal_steps_with_many_classes():
