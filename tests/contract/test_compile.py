@@ -61,6 +61,8 @@ def test_large_batches_with_ids_reference_sets_and_relations(name, monkeypatch):
     items = torch.arange(len(z))
     check(name, "aot_eager", ref_embeddings=r, ref_labels=z, ids=items + 5, ref_ids=items)
     check(name, "aot_eager", tuples=kinfold.miners.create("multi-similarity")(x, y))
+    if make(name).takes_sample_weight:
+        check(name, "aot_eager", sample_weight=torch.arange(len(x)) / len(x))
 
 
 def test_copies_of_a_loss_are_found_by_numbers_of_their_own():

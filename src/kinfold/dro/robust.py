@@ -103,13 +103,14 @@ class Robust(Loss):
             values = self._reduce_group(positive_set, classes.split(losses).flatten(1), mask.flatten(1))
             return Terms.over(values.sum(), values.shape[0])
         if self.group == "anchor":
-            return Terms.over(self._reduce_group(positive_set, losses, positives | negatives), losses.shape[0])
+            values = self._reduce_group(positive_set, losses, positives | negatives)
+            return Terms.over(values, torch.ones_like(values))
         if self.group == "anchor-sign":
             positive_group, negative_group = self._add_pseudo_pair(losses, positives, negatives)
             values = self._reduce_group(positive_set, *positive_group) + self._reduce_group(
                 negative_set, *negative_group
             )
-            return Terms.over(values, losses.shape[0])
+            return Terms.over(values, torch.ones_like(values))
         losses, positives, negatives = losses.flatten(), positives.flatten(), negatives.flatten()
         if self.balanced:
             limit = torch.minimum(count(positives, dim=0), count(negatives, dim=0))

@@ -11,6 +11,7 @@ from typing import Any
 
 from kinfold import registry
 from kinfold.losses.checks import check_initialized
+from kinfold.losses.class_weights import ClassWeighted, balance_classes
 from kinfold.losses.compiled_tiles import compile, compile_seconds  # noqa: A004 - kinfold.losses.compile, as torch.compile
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.mined import Mined
@@ -22,6 +23,7 @@ from kinfold.losses.target_logits import TargetLogits
 from kinfold.losses.terms import ScoredPairs, Terms
 
 __all__ = [
+    "ClassWeighted",
     "Loss",
     "Mined",
     "Nested",
@@ -30,6 +32,7 @@ __all__ = [
     "ScoredPairs",
     "TargetLogits",
     "Terms",
+    "balance_classes",
     "compile",
     "compile_seconds",
     "create",

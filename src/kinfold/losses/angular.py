@@ -105,6 +105,10 @@ class Angular(Loss):
         return norm_penalty(embeddings, self.regularization, self.norm_power)
 
     @property
+    def takes_sample_weight(self) -> bool:
+        return True  # the mean over anchors of two terms
+
+    @property
     def has_pair_weights(self) -> bool:
         return False  # depends on raw dot products and on cosines
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from kinfold.losses.scoring import Measure
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.relation_source import RelationSource
+from kinfold.pairs.transforms import is_transformed
 from kinfold.registry import suggest
 
 if TYPE_CHECKING:
@@ -60,6 +61,31 @@ def check_degree(loss: "Loss", degree: Tensor | None) -> None:
         )
 
 
+def check_sample_weight(loss: "Loss", weights: Tensor | None, embeddings: Tensor) -> Tensor | None:
+    """Return the weights of the anchors on the device of the embeddings and in full precision; None if there are none.
+
+    Raises:
+        ValueError: The loss has no mean over samples, or the weights have a wrong shape or are not valid.
+    """
+    if weights is None:
+        return None
+    name, number = type(loss).__name__, embeddings.shape[0]
+    if not loss.takes_sample_weight:
+        reason = (
+            "has one term for each class, not for each sample"
+            if loss.proxies_are_anchors
+            else "is one number for the whole batch and no mean over anchors"
+        )
+        raise ValueError(f"{name} {reason}: sample_weight has no meaning for it; leave it out")
+    if not isinstance(weights, Tensor) or tuple(weights.shape) != (number,):
+        shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+        raise ValueError(f"sample_weight must be a tensor of shape ({number},), one weight per embedding; got {shape}")
+    weights = weights.detach().to(embeddings.device, torch.promote_types(embeddings.dtype, torch.float32))
+    if not is_transformed() and not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("sample_weight must be finite and not negative")
+    return weights
+
+
 def check_terms(terms: object, pairs: ScoredPairs, kind: Literal["pair", "anchor", "batch"], name: str) -> None:
     """Raise ValueError for what `terms` of the loss `name` returned, if it is of a wrong type or shape, has no gradient
     or ignores weights."""
@@ -71,7 +97,7 @@ def check_terms(terms: object, pairs: ScoredPairs, kind: Literal["pair", "anchor
     terms.check(kind, pairs.scores, name)
     if pairs.weights is not None and not terms.weighted:
         raise ValueError(
-            f"{name}.terms ignores the weights of a real-valued relation: end it with "
+            f"{name}.terms ignores the weights of pairs (a real-valued relation or sample_weight): end it with "
             "pairs.per_pair(values, counted), which applies them; or apply pairs.weights to values, sums and "
             "counts, and return Terms(..., weighted=True)"
         )

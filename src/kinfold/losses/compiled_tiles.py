@@ -149,7 +149,8 @@ class CompiledStep:
     ) -> "CompiledStep | None":
         """Return the compiled step of a batch; None if the loss does not compile its tiles."""
         rows, columns, _ = tiles[0].shape_in(program.source)
-        is_usual = program.is_plain and program.loss.supports_chunks and rows * columns >= MIN_PAIRS
+        is_usual = program.is_plain and program.loss.supports_chunks and program.batch.weights is None
+        is_usual = is_usual and rows * columns >= MIN_PAIRS
         return cls(program, objective, parameters, tiles) if program.loss.compiles_tiles and is_usual else None
 
     def run(self, tile: Tile, x: Tensor, y: Tensor) -> tuple[ScoreTile, TileGradient] | None:

@@ -58,6 +58,7 @@ class PairProgram:
             and self.batch.symmetric
             and self.source.is_symmetric
             and self.source.degree is None
+            and self.batch.weights is None
             and self.loss.scoring.is_symmetric
         )
 
@@ -92,6 +93,7 @@ class PairProgram:
             references=references.detach(),
             source=source,
             labels=self.batch.labels[order],
+            weights=None if self.batch.weights is None else self.batch.weights[order],
         )
         return replace(self, batch=batch, source=source, is_sorted=True), anchors, references
 
@@ -116,11 +118,12 @@ class PairProgram:
         if self.is_sorted and self.batch.symmetric and labels is not None and self.batch.ids is None:
             classes = ClassRows.from_labels(list_first_rows(labels.squeeze(1)))
         reference_labels = self.batch.labels if self.batch.symmetric else self.batch.ref_labels
-        return TileInputs(raw, relation, x, y, labels, reference_labels, classes)
+        weights = None if self.batch.weights is None else self.batch.weights[tile.rows]
+        return TileInputs(raw, relation, x, y, labels, reference_labels, classes, weights)
 
     def evaluate(self, inputs: TileInputs) -> Terms:
         """Compute the terms of a tile."""
-        raw, relation, x, y, labels, reference_labels, classes = inputs
+        raw, relation, x, y, labels, reference_labels, classes, weights = inputs
         assert relation is not None
         scores = self.loss.scoring.to_scores(raw)
         if scores.numel() == 0:
@@ -133,20 +136,29 @@ class PairProgram:
             "classes": classes,
             "symmetric": self.batch.symmetric,
             "batch_size": self.batch.anchors.shape[0],
+            "anchor_weights": weights,
         }
+        is_pair = self.loss.kind == "pair"
         if relation.degree is None:
-            return self.terms(ScoredPairs(scores, relation.positives, relation.negatives, **options))
+            pair_weights = weights[:, None] if is_pair and weights is not None else None
+            masks = relation.positives, relation.negatives
+            return self._weigh(self.terms(ScoredPairs(scores, *masks, weights=pair_weights, **options)), weights)
         nothing, degree = torch.zeros_like(relation.positives), relation.degree.to(scores)
         if self.loss.graded:
             is_related = degree > 0
             masks = relation.positives & is_related, relation.negatives & ~is_related
-            return self.terms(ScoredPairs(scores, *masks, degree=degree, **options))
+            return self._weigh(self.terms(ScoredPairs(scores, *masks, degree=degree, **options)), weights)
         # a pair of degree r is counted twice: r as positive, 1 - r as negative
         positives = torch.stack([relation.positives, nothing])
         negatives = torch.stack([nothing, relation.negatives])
-        weights = torch.stack([degree, 1.0 - degree])
-        terms = self.terms(ScoredPairs(torch.stack([scores, scores]), positives, negatives, weights=weights, **options))
+        pair_weights = torch.stack([degree, 1.0 - degree]) * (1.0 if weights is None else weights[:, None])
+        scores = torch.stack([scores, scores])
+        terms = self.terms(ScoredPairs(scores, positives, negatives, weights=pair_weights, **options))
         return terms._replace(values=terms.values.sum(dim=0))
+
+    @staticmethod
+    def _weigh(terms: Terms, weights: Tensor | None) -> Terms:
+        return terms if weights is None else terms.weight_by(weights)
 
     def evaluate_whole(self, x: Tensor, y: Tensor) -> Terms:
         """Compute the terms of the whole matrix with a graph back to the operands."""
@@ -180,7 +192,7 @@ class PairProgram:
     def make_objective(self, tiles: list[Tile]) -> TileObjective:
         """Return what the tiles contribute to the value."""
         is_mean, is_whole = self.loss.reduction == "mean" or self.loss.kind == "batch", len(tiles) == 1
-        is_known = is_mean and not is_whole and self.source.degree is None
+        is_known = is_mean and not is_whole and self.source.degree is None and self.batch.weights is None
         counts = self.loss.counts(self.source) if is_known else None
         # an entry above the diagonal stands for two
         return TileObjective(is_mean, is_whole, copies=2 if tiles[0].is_upper else 1, counts=counts)

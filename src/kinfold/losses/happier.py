@@ -82,4 +82,4 @@ class Happier(Loss):
         valid = (count(pairs.positives) > 0) & (count(pairs.positives | pairs.negatives) > 1)
         if pairs.degree is None:
             valid = valid & (count(pairs.negatives) > 0)
-        return Terms.over(torch.where(valid, values, 0.0), valid.sum())
+        return Terms.over(torch.where(valid, values, 0.0), valid)

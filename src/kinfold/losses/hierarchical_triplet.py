@@ -90,7 +90,7 @@ class HierarchicalTriplet(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         sums, _ = hierarchical_triplet(pairs.scores, pairs.positives, pairs.negatives, self._find_margins(pairs))
-        return Terms.over(sums, (count(pairs.positives).long() * count(pairs.negatives)).sum())
+        return Terms.over(sums, count(pairs.positives).long() * count(pairs.negatives))
 
     def _find_margins(self, pairs: ScoredPairs) -> Tensor:
         start = pairs.scores.new_tensor(self.start_margin)

@@ -69,4 +69,4 @@ class LogRatio(Loss):
         mask = pairs.positives | pairs.negatives
         values = log_ratio(pairs.scores, 1.0 - pairs.relevance, mask, epsilon=self.epsilon)
         has_two = count(mask) > 1
-        return Terms.over(torch.where(has_two, values, 0.0), has_two.sum())
+        return Terms.over(torch.where(has_two, values, 0.0), has_two)

@@ -1,12 +1,13 @@
 """What all losses share: the call, scores, mined tuples, reduction, and the weights of pairs."""
 
 import inspect
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from kinfold.losses.checks import check_attributes, check_degree, check_terms, warn_missing_pairs
+from kinfold.losses.checks import check_attributes, check_degree, check_sample_weight, check_terms, warn_missing_pairs
 from kinfold.losses.engine import PairProgram
 from kinfold.losses.mined_terms import evaluate_tuples
 from kinfold.losses.opaque import compute_opaque, is_large, register_loss
@@ -98,6 +99,7 @@ class Loss(nn.Module):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
         tuples: Tuples | IndexTensors | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         """Return the loss of a batch; NaN if an embedding is NaN or infinite.
 
@@ -112,6 +114,9 @@ class Loss(nn.Module):
             tuples: The selection of a miner, instead of all pairs: `Relation`, `Triplets` or `Quadruplets` of
                 kinfold.pairs, or index tensors as in pytorch-metric-learning, (anchor, positive, negative) or (anchor1,
                 positive, anchor2, negative).
+            sample_weight: (B,), not negative: the weight of each anchor. It multiplies the values of the anchor, and
+                the mean is divided by the weighted count: an anchor of weight zero is left out as an anchor and stays a
+                reference of the others. There is no gradient by the weights.
 
         Returns:
             A scalar, or one value per pair (B, R) or anchor (B,) with reduction="none". Without a valid pair it is zero
@@ -122,9 +127,10 @@ class Loss(nn.Module):
         """
         with full_precision(embeddings):
             batch = self._make_batch(embeddings, labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples)
+            batch = replace(batch, weights=check_sample_weight(self, sample_weight, embeddings))
             selected = self.select_tuples(self._read_tuples(tuples, batch), batch)
             self._training_check(self)
-            return self._reduce(self._terms(batch, selected), self.penalty(batch.anchors)) + nan_unless_finite(batch)
+            return self._reduce(self._terms(batch, selected), batch) + nan_unless_finite(batch)
 
     def pair_weights(
         self,
@@ -137,6 +143,7 @@ class Loss(nn.Module):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
         tuples: Tuples | IndexTensors | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         """Return dL/dS (B, R), the weight of every pair in the mean loss.
 
@@ -158,6 +165,7 @@ class Loss(nn.Module):
             batch = self._make_batch(
                 embeddings.detach(), labels, relation, ref_embeddings, ref_labels, ids, ref_ids, tuples
             )
+            batch = replace(batch, weights=check_sample_weight(self, sample_weight, embeddings))
             selected = self.select_tuples(self._read_tuples(tuples, batch), batch)
             weights = compute_pair_weights(self._make_program(batch, selected), selected)
             return slope * weights + nan_unless_finite(batch)
@@ -199,6 +207,11 @@ class Loss(nn.Module):
     def has_pair_weights(self) -> bool:
         """Whether similarities alone determine this loss, so that `pair_weights` works."""
         return self.scoring.similarity_slope is not None
+
+    @property
+    def takes_sample_weight(self) -> bool:
+        """Whether `sample_weight` has a meaning: the loss is a mean over anchors, and these are samples."""
+        return self.kind != "batch" and not self.proxies_are_anchors
 
     @property
     def scoring(self) -> Scoring:
@@ -289,15 +302,18 @@ class Loss(nn.Module):
         check_terms(terms, pairs, self.kind, type(self).__name__)
         return terms
 
-    def _reduce(self, terms: Terms, penalty: Tensor | None) -> Tensor:
+    def _reduce(self, terms: Terms, batch: PairBatch) -> Tensor:
         # without a valid pair the loss is zero, including penalties on lengths and proxies
-        has_terms = terms.counts.sum() > 0
+        has_terms, penalty = terms.counts.sum() > 0, self.penalty(batch.anchors)
+        if penalty is not None and batch.weights is not None:
+            penalty = penalty * batch.weights
         if self.reduction == "none":
             return terms.values if penalty is None else terms.values + torch.where(has_terms, penalty, 0.0)
         mean = self.reduction == "mean" or self.kind == "batch"
         value = terms.mean() if mean else terms.values.sum()
         if penalty is not None:
-            extra = penalty.mean() if mean else penalty.sum()
+            number = penalty.shape[0] if batch.weights is None else batch.weights.sum().clamp(min=1e-30)
+            extra = penalty.sum() / number if mean else penalty.sum()
             value = value + torch.where(has_terms, extra, 0.0)
         regularizer = self.regularizer()
         return value if regularizer is None else value + torch.where(has_terms, regularizer, 0.0)

@@ -100,7 +100,7 @@ class Margin(Loss):
         if self.variant == "as-coded":
             if not pairs.from_triplets:
                 raise ValueError("variant='as-coded' counts triplets: pass tuples= of a triplet miner")
-            return Terms.over(values, active.amax(dim=0).sum())
+            active = active.amax(dim=0).expand_as(values) / 2  # a triplet counts half at each of its pairs
         return pairs.per_pair(values, active)
 
     def regularizer(self) -> Tensor | None:

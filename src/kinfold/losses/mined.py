@@ -48,6 +48,7 @@ class Mined(nn.Module):
         ref_labels: Labels | None = None,
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         """Return the loss of the selected pairs or triplets; arguments as in `Loss.forward`."""
         options: dict[str, Any] = {
@@ -61,7 +62,7 @@ class Mined(nn.Module):
         if relation is not None and self.loss.uses_labels:  # labels are for the loss: the miner uses the relation
             miner_options |= {"labels": None, "ref_labels": None}
         tuples = self.miner(embeddings, **miner_options)
-        return self.loss(embeddings, labels, **options, tuples=tuples)  # type: ignore[no-any-return]
+        return self.loss(embeddings, labels, **options, tuples=tuples, sample_weight=sample_weight)  # type: ignore[no-any-return]
 
     def pair_weights(self, embeddings: Tensor, labels: Labels | None = None) -> Tensor:
         """Return dL/dS (B, B): zero for every pair that the miner did not select."""

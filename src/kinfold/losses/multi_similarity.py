@@ -1,5 +1,6 @@
 """Multi-similarity loss: informative pairs of each anchor with soft weights on both sides (Wang et al., CVPR 2019)."""
 
+import torch
 from torch import Tensor
 
 from kinfold.losses.checks import check_positive
@@ -33,7 +34,6 @@ def multi_similarity(
         (B,).
 
     Examples:
-        >>> import torch
         >>> positives = torch.tensor([[True, False]])
         >>> multi_similarity(torch.tensor([[0.5, 0.5]]), positives, ~positives).round(decimals=4)
         tensor([0.3639])
@@ -82,4 +82,4 @@ class MultiSimilarity(Loss):
             negative_scale=self.negative_scale,
             threshold=self.threshold,
         )
-        return Terms.over(values, values.shape[0])
+        return Terms.over(values, torch.ones_like(values))

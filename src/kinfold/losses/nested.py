@@ -64,6 +64,7 @@ class Nested(nn.Module):
         ref_labels: Labels | None = None,
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         """Return the weighted mean of the losses of all prefixes; arguments as in `Loss.forward`.
 
@@ -72,7 +73,13 @@ class Nested(nn.Module):
         """
         if embeddings.shape[-1] < self.dims[-1]:
             raise ValueError(f"the embeddings have {embeddings.shape[-1]} dimensions, fewer than dims {[*self.dims]}")
-        options: dict[str, Any] = {"relation": relation, "ref_labels": ref_labels, "ids": ids, "ref_ids": ref_ids}
+        options: dict[str, Any] = {
+            "relation": relation,
+            "ref_labels": ref_labels,
+            "ids": ids,
+            "ref_ids": ref_ids,
+            "sample_weight": sample_weight,
+        }
         values = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
             references = None if ref_embeddings is None else ref_embeddings[:, :dim]

@@ -42,8 +42,8 @@ def compute_opaque(program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, 
     """Compute what `Loss.compute` does, as one operator of a compiled graph."""
     parameters = [parameter for name, parameter in program.loss.named_parameters() if name != "proxies"]
     other = None if y is x else y
-    tensors = _pack(program.source)
-    results = torch.ops.kinfold.loss_of_tiles(program.loss.number, x, other, program.batch.labels, tensors, parameters)
+    tensors, labels, weights = _pack(program.source), program.batch.labels, program.batch.weights
+    results = torch.ops.kinfold.loss_of_tiles(program.loss.number, x, other, labels, weights, tensors, parameters)
     return results[0], results[1]
 
 
@@ -69,7 +69,13 @@ def _unpack(tensors: list[Tensor]) -> RelationSource:
 
 @torch.library.custom_op("kinfold::loss_of_tiles", mutates_args=())
 def _loss_of_tiles(
-    number: int, x: Tensor, y: Tensor | None, labels: Tensor | None, relation: list[Tensor], parameters: list[Tensor]
+    number: int,
+    x: Tensor,
+    y: Tensor | None,
+    labels: Tensor | None,
+    weights: Tensor | None,
+    relation: list[Tensor],
+    parameters: list[Tensor],
 ) -> list[Tensor]:
     """Value, whether anything was counted, and the gradients by x, y and the parameters."""
     loss = _LOSSES[number]
@@ -79,7 +85,7 @@ def _loss_of_tiles(
         columns = rows if y is None else y.detach().requires_grad_()
         source = _unpack(relation)
         ref_labels = source.ref_labels if isinstance(source, LabelRelation) else None
-        batch = PairBatch(rows, columns, source, labels, symmetric=y is None, ref_labels=ref_labels)
+        batch = PairBatch(rows, columns, source, labels, symmetric=y is None, ref_labels=ref_labels, weights=weights)
         value, has_terms = loss.compute(PairProgram(loss, batch, batch.source, loss.terms), rows, columns)
         parameter_leaves = [parameter for name, parameter in loss.named_parameters() if name != "proxies"]
         leaves = [rows, *([] if y is None else [columns]), *parameter_leaves]
@@ -96,14 +102,20 @@ def _loss_of_tiles(
 
 @_loss_of_tiles.register_fake
 def _(
-    number: int, x: Tensor, y: Tensor | None, labels: Tensor | None, relation: list[Tensor], parameters: list[Tensor]
+    number: int,
+    x: Tensor,
+    y: Tensor | None,
+    labels: Tensor | None,
+    weights: Tensor | None,
+    relation: list[Tensor],
+    parameters: list[Tensor],
 ) -> list[Tensor]:
     leaves = [x, *([] if y is None else [y]), *parameters]
     return [x.new_empty(()), x.new_empty((), dtype=torch.bool), *[torch.empty_like(leaf) for leaf in leaves]]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    _, _, y, _, relation, parameters = inputs
+    _, _, y, _, _, relation, parameters = inputs
     ctx.save_for_backward(*output[2:])
     ctx.has_columns, ctx.sizes = y is not None, (len(relation), len(parameters))
 
@@ -112,7 +124,7 @@ def _backward(ctx: Any, outer: list[Tensor]) -> Any:
     gradients = [gradient * outer[0] for gradient in ctx.saved_tensors]
     columns = gradients.pop(1) if ctx.has_columns else None
     relation, _ = ctx.sizes
-    return None, gradients[0], columns, None, [None] * relation, gradients[1:]
+    return None, gradients[0], columns, None, None, [None] * relation, gradients[1:]
 
 
 _loss_of_tiles.register_autograd(_backward, setup_context=_setup_context)

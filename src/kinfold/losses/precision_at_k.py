@@ -78,4 +78,4 @@ class PrecisionAtK(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         values = precision_at_k(pairs.scores, pairs.positives, pairs.negatives, k=self.k, margin=self.margin)
-        return Terms.over(values, values.shape[0])
+        return Terms.over(values, torch.ones_like(values))

@@ -84,6 +84,7 @@ class ProxyLoss(Loss):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
         tuples: Tuples | IndexTensors | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         options: dict[str, Any] = {
             "relation": relation,
@@ -92,6 +93,7 @@ class ProxyLoss(Loss):
             "ids": ids,
             "ref_ids": ref_ids,
             "tuples": tuples,
+            "sample_weight": sample_weight,
         }
         has_labels = labels is not None and relation is None
         if self._uses_all or not self.training or not (has_labels or self._fits(relation)):
@@ -240,7 +242,9 @@ class ProxyLoss(Loss):
             assert pairs.references is not None
             return _measure_distances(pairs.anchors, self._by_class(pairs.references)[index])
 
-        return self._average(TargetLogits.from_matrix(self.logits(scores), pairs, measure), scores.shape[1])
+        return self._average(
+            TargetLogits.from_matrix(self.logits(scores), pairs, measure), scores.shape[1], pairs.anchor_weights
+        )
 
     def compute(self, program: PairProgram, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if not self._has_many_classes(program.batch):
@@ -291,15 +295,18 @@ class ProxyLoss(Loss):
             distances = _measure_distances(x, logits.make_operand(classes.select(targets.index)))
             return self.sum_over_shards(torch.where(targets.local, distances, 0.0))
 
-        return self._average(TargetLogits(targets, target_logits, negatives, measure), self.num_classes)
+        return self._average(
+            TargetLogits(targets, target_logits, negatives, measure), self.num_classes, program.batch.weights
+        )
 
-    def _average(self, targets: TargetLogits, num_classes: int) -> Terms:
+    def _average(self, targets: TargetLogits, num_classes: int, weights: Tensor | None) -> Terms:
         """Return terms whose mean is over the samples that have a class."""
         values, number = self.values(targets), targets.classes.exists.sum(dim=1)
         is_used = number > 0
         if self.needs_negatives:
             is_used = is_used & (number < num_classes)
-        return Terms.over(torch.where(is_used, values, 0.0), is_used.sum())
+        terms = Terms.over(torch.where(is_used, values, 0.0), is_used)
+        return terms if weights is None else terms.weight_by(weights)
 
     def _by_class(self, rows: Tensor, dim: int = 0) -> Tensor:
         """Split a dimension of all class vectors, C K, into classes and their vectors, (C, K)."""

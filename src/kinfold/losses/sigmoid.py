@@ -70,5 +70,6 @@ class Sigmoid(Loss):
         is_used = pairs.positives | pairs.negatives
         if pairs.scores.dim() == 3 or pairs.from_triplets:  # both signs of a pair, or of a triplet, are one anchor's
             is_used = is_used.any(dim=0)
-        anchors = is_used.sum() if pairs.from_triplets else is_used.any(dim=-1).sum()
-        return terms._replace(counts=anchors.to(values.dtype).reshape(1))
+        anchors = (is_used if pairs.from_triplets else is_used.any(dim=-1)).to(values.dtype)
+        number = anchors.sum() if pairs.anchor_weights is None else (anchors * pairs.anchor_weights).sum()
+        return terms._replace(counts=number.reshape(1))

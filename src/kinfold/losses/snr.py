@@ -37,13 +37,13 @@ class SNR(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         values, active = all_triplets(pairs.scores, pairs.positives, pairs.negatives, margin=self.margin)
-        return Terms.over(values, active.sum())
+        return Terms.over(values, active)
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         if isinstance(tuples, Quadruplets):
             return None
         values = torch.where(tuples.valid, relu(scores[0] - scores[1] + self.margin), 0.0)
-        return Terms.over(values, (values > 0).sum())
+        return Terms.over(values, values > 0)
 
     def penalty(self, embeddings: Tensor) -> Tensor | None:
         if self.regularization == 0:

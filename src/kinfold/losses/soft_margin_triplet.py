@@ -62,11 +62,11 @@ class SoftMarginTriplet(Loss):
     def terms(self, pairs: ScoredPairs) -> Terms:
         distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
         values = soft_margin_triplets(distance, pairs.positives, pairs.negatives)
-        return Terms.over(values, (count(pairs.positives).long() * count(pairs.negatives)).sum())
+        return Terms.over(values, count(pairs.positives).long() * count(pairs.negatives))
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         sides = find_farther(scores if self.squared else safe_sqrt(scores), self.swap)
         if sides is None:
             return None
         values = torch.where(tuples.valid, softplus(sides[0] - sides[1]), 0.0)
-        return Terms.over(values, tuples.valid.sum())
+        return Terms.over(values, tuples.valid)

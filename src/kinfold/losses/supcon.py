@@ -68,4 +68,4 @@ class SupCon(Loss):
         if pairs.degree is None:
             return pairs.per_anchor(values)
         has_both = (count(pairs.positives) > 0) & (count(union(pairs.positives, pairs.negatives)) > 1)
-        return Terms.over(torch.where(has_both, values, 0.0), has_both.sum())
+        return Terms.over(torch.where(has_both, values, 0.0), has_both)

@@ -20,19 +20,48 @@ class Terms(NamedTuple):
         values: (B, R) for pairs, (B,) for anchors, (T,) for tuples, () for a loss of the whole batch.
         sums: (k,).
         counts: (k,), without gradient; a count of zero makes its ratio zero.
-        weighted: Whether `ScoredPairs.weights` is applied to all three. `ScoredPairs.per_pair` and `per_side` do it.
+        weighted: Whether the weights of `ScoredPairs` are applied to all three. Its methods `per_...` do it.
+        shares: How much each value counts, in the shape of `values`, if there is one ratio and this is known.
     """
 
     values: Tensor
     sums: Tensor
     counts: Tensor
     weighted: bool = False
+    shares: Tensor | None = None
 
     @classmethod
     def over(cls, values: Tensor, count: Tensor | int) -> "Terms":
-        """Make terms whose mean is values.sum() / count."""
-        counts = torch.as_tensor(count, device=values.device).to(values.dtype).reshape(1)
-        return cls(values, values.sum().reshape(1), counts)
+        """Make terms whose mean is values.sum() / count.
+
+        Args:
+            values: The values.
+            count: A number, or how much each value counts, in the shape of `values`. The latter makes `sample_weight`
+                work.
+        """
+        number = torch.as_tensor(count, device=values.device)
+        shares = number if values.dim() and number.shape == values.shape else None
+        total = number if shares is None else number.sum()
+        return cls(values, values.sum().reshape(1), total.to(values.dtype).reshape(1), shares=shares)
+
+    def weight_by(self, weights: Tensor) -> "Terms":
+        """Return the terms with a weight for each value, in its sum and in its count.
+
+        Args:
+            weights: In the shape of `values`.
+
+        Raises:
+            ValueError: It is not known how much each value counts.
+        """
+        if self.weighted:
+            return self
+        if self.shares is None:
+            raise ValueError(
+                "sample_weight needs the count of each value: end terms with Terms.over(values, counts), where counts "
+                "has the shape of values, instead of their sum"
+            )
+        values = self.values * weights
+        return Terms(values, values.sum().reshape(1), (self.shares * weights).sum().reshape(1), weighted=True)
 
     def check(self, kind: Literal["pair", "anchor", "batch"], scores: Tensor, loss: str) -> None:
         """Raise ValueError for values of a wrong shape or without a gradient; `loss` is the name of the class."""
@@ -63,7 +92,9 @@ class ScoredPairs:
         positives, negatives: Boolean masks of the shape of `scores`.
         anchors: Embeddings (B, d), normalized if the loss declares so.
         references: Embeddings (R, d), normalized if the loss declares so.
-        weights: Weight of each pair, for a real-valued relation.
+        weights: Weight of each pair in a shape that broadcasts to `scores`, for losses of kind "pair": from a
+            real-valued relation, from `sample_weight`, or from both.
+        anchor_weights: Weight of each row (B,), or of each triplet (T,), from `sample_weight`.
         degree: Degree of each pair in [0, 1], for a real-valued relation and a loss with `graded`. Pairs of degree zero
             are negatives, all others positives.
         labels: Labels of the anchors in a shape that broadcasts to `scores`, if there are any.
@@ -82,6 +113,7 @@ class ScoredPairs:
     anchors: Tensor | None = None
     references: Tensor | None = None
     weights: Tensor | None = None
+    anchor_weights: Tensor | None = None
     degree: Tensor | None = None
     labels: Tensor | None = None
     reference_labels: Tensor | None = None
@@ -133,15 +165,18 @@ class ScoredPairs:
         """Return terms whose mean is over the samples that have a class: all of them if there are labels."""
         _check_shape(values, self.scores.shape[:1], "per_sample", "row of scores")
         if self.labels is not None:
-            return Terms.over(values, values.shape[0])
+            return self._weigh(Terms.over(values, torch.ones_like(values)))
         has_class = count(self.positives) > 0
-        return Terms.over(torch.where(has_class, values, 0.0), has_class.sum())
+        return self._weigh(Terms.over(torch.where(has_class, values, 0.0), has_class))
 
     def per_anchor(self, values: Tensor) -> Terms:
         """Return terms whose mean is over the anchors with a positive and a negative; other values become zero."""
         valid = (count(self.positives) > 0) & (count(self.negatives) > 0)
         _check_shape(values, valid.shape, "per_anchor", "row of scores")
-        return Terms.over(torch.where(valid, values, 0.0), valid.sum())
+        return self._weigh(Terms.over(torch.where(valid, values, 0.0), valid))
+
+    def _weigh(self, terms: Terms) -> Terms:
+        return terms if self.anchor_weights is None else terms.weight_by(self.anchor_weights)
 
 
 def _check_shape(values: Tensor, shape: torch.Size, name: str, unit: str) -> None:

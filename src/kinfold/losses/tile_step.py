@@ -24,6 +24,7 @@ class TileInputs(NamedTuple):
         labels: Labels of the rows, (r, 1), if there are any.
         reference_labels: Labels of the columns, (c,), if there are any.
         classes: Rows of each class, if they are known to be complete.
+        weights: Weights of the rows, (r,), if there are any.
     """
 
     raw: Tensor
@@ -33,6 +34,7 @@ class TileInputs(NamedTuple):
     labels: Tensor | None = None
     reference_labels: Tensor | None = None
     classes: ClassRows | None = None
+    weights: Tensor | None = None
 
 
 class TileGradient(NamedTuple):

@@ -117,11 +117,11 @@ class Triplet(Loss):
         distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
         values, active = all_triplets(distance, pairs.positives, pairs.negatives, margin=self.margin)
         every = count(pairs.positives).long() * count(pairs.negatives)
-        return Terms.over(values, (active if self.average == "active" else every).sum())
+        return Terms.over(values, active if self.average == "active" else every)
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
         sides = find_farther(scores if self.squared else safe_sqrt(scores), self.swap)
         if sides is None:
             return None
         values = torch.where(tuples.valid, relu(sides[0] - sides[1] + self.margin), 0.0)
-        return Terms.over(values, ((values > 0) if self.average == "active" else tuples.valid).sum())
+        return Terms.over(values, values > 0 if self.average == "active" else tuples.valid)

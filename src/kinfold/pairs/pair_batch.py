@@ -26,6 +26,7 @@ class PairBatch:
         ids, ref_ids: Equal ids are the same item, (B,) and (R,); None if there are none.
         ref_labels: Labels of the references, (R,), if there are any.
         first_row: Index of the first anchor in the whole batch; not zero in a row chunk.
+        weights: Weight of each anchor in a loss, (B,), if there are any.
     """
 
     anchors: Tensor
@@ -37,6 +38,7 @@ class PairBatch:
     ref_ids: Tensor | None = None
     ref_labels: Tensor | None = None
     first_row: int = 0
+    weights: Tensor | None = None
 
     @cached_property
     def relation(self) -> Relation:
@@ -59,6 +61,7 @@ class PairBatch:
             labels=None if self.labels is None else self.labels[rows],
             ids=None if self.ids is None else self.ids[rows],
             first_row=self.first_row + rows.start,
+            weights=None if self.weights is None else self.weights[rows],
         )
 
 
