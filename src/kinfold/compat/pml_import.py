@@ -71,6 +71,10 @@ class PMLLoss(Loss):
     def has_pair_weights(self) -> bool:
         return False
 
+    @property
+    def takes_sample_weight(self) -> bool:
+        return False
+
     def forward(
         self,
         embeddings: Tensor,
@@ -82,8 +86,11 @@ class PMLLoss(Loss):
         ids: Tensor | None = None,
         ref_ids: Tensor | None = None,
         tuples: Tuples | IndexTensors | None = None,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss of a batch; arguments as in `Loss.forward`."""
+        """Return the loss of a batch; arguments as in `Loss.forward`, without `sample_weight`."""
+        if sample_weight is not None:
+            raise ValueError(f"{type(self.loss).__name__} takes no sample_weight; its reducer may weight classes")
         if labels is not None and relation is not None:
             raise ValueError("pass labels or relation=, not both")
         with full_precision(embeddings):
