@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.peer_reproductions import BEYOND, write_reproduction
 from kinfold.testing import LossReport, check_loss
 from kinfold.testing.loss_checks import CHECKS
 
@@ -41,40 +42,7 @@ CLASS_VECTORS = f"num_classes={CLASSES}, embedding_size={DIM}"
 BY_DEFINITION = {
     ("CircleLoss", "gradient"): "its weights carry no gradient, as the paper defines them",
     ("NPairsLoss", "permutation"): "it takes one pair of each class, the first one",
-}
-
-# A batch for each check, and what to print. Runs with torch and the peer alone.
-SETUP = """import torch
-from pytorch_metric_learning import losses
-
-x = torch.randn(24, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-y = torch.arange(24) % 6
-loss = losses.{call}
-"""
-BATCHES = {
-    "empty batch": "x, y = x[:0].float(), y[:0]",
-    "one item": "x, y = x[:1].float(), y[:1]",
-    "one class": "x, y = x[:6].float(), torch.full((6,), 2)",
-    "all classes different": "x, y = x[:6].float(), torch.arange(6)",
-    "duplicates": "x, y = x[[0, 0, 0, 1, 1, 2]].float(), torch.tensor([0, 0, 1, 1, 2, 2])",
-    "equal rows": "x, y = torch.ones(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])",
-    "zero rows": "x, y = torch.zeros(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])",
-    "large rows": "x, y = x[:6].float() * 1e4, torch.tensor([0, 0, 1, 1, 2, 2])",
-    "float16": "x = x.half()",
-    "bfloat16": "x = x.bfloat16()",
-}
-DIFFERENTIATE = "x.requires_grad_()\nvalue = loss.to(x.dtype if x.dtype == torch.float64 else torch.float32)(x, y)\n"
-OTHERS = {
-    "NaN": "x[3, 2] = float('nan')\nprint(loss.double()(x, y))  # a number though an embedding is NaN, or an error",
-    "float32": "print(loss.double()(x, y).dtype, loss.double()(x, y), loss.float()(x.float(), y))",
-    "autocast": "print(loss.float()(x.float(), y))\nwith torch.autocast('cpu', torch.bfloat16):\n"
-    "    print(loss(x.float(), y))",
-    "permutation": "order = torch.randperm(24)\nloss.double()\nprint(loss(x, y), loss(x[order], y[order]))",
-    "relabeling": "names = torch.tensor([-7, 2**40, 2**40 + 1, 3, 2**33, 0])\nprint(loss(x, y), loss(x, names[y]))",
-    "gradient": "x.requires_grad_()\ntorch.autograd.gradcheck(lambda e: loss.double()(e, y), x)",
-    "ranks": "for seed in range(4):\n    torch.manual_seed(seed)\n    print(loss.double()(x, y))",
-    "random state": "before = torch.get_rng_state()\nloss.double()(x, y)\n"
-    "print(torch.equal(before, torch.get_rng_state()))",
+    ("P2SGradLoss", "parameter gradient"): "it normalizes its class vectors before each call and leaves that step out",
 }
 
 
@@ -115,14 +83,6 @@ def check_all() -> Iterator[LossReport]:
             yield check_loss(create(name), dim=DIM, name=name)
 
 
-def write_reproduction(name: str, check: str) -> str | None:
-    """Return code that shows a fault with torch and the peer alone; None if only `kinfold check` shows it."""
-    setup = SETUP.format(call=write_call(name))
-    if check in BATCHES:
-        return f"{setup}{BATCHES[check]}\n{DIFFERENTIATE}value.backward()\nprint(value, x.grad.isfinite().all())"
-    return setup + OTHERS[check] if check in OTHERS else None
-
-
 def format_page(reports: list[LossReport]) -> str:
     """Write the page."""
     checks = [check for check in CHECKS if check != "chunks"]
@@ -144,10 +104,10 @@ def format_page(reports: list[LossReport]) -> str:
             continue
         lines += [f"### {check}", "", *_describe(check), "", "| loss | observed |", "|---|---|"]
         lines += [f"| {name} | {_escape(message)} |" for name, message in faults]
-        code = write_reproduction(faults[0][0], check)
-        command = f'kinfold check pytorch_metric_learning.losses:{faults[0][0]} --only "{check}"'
-        lines += ["", *(["```text", command, "```"] if code is None else ["```py", code, "```"]), ""]
-    return "\n".join(lines).rstrip() + "\n"
+        code = write_reproduction([write_call(name) for name, _ in faults], check)
+        commands = [f'kinfold check pytorch_metric_learning.losses:{name} --only "{check}"' for name, _ in faults]
+        lines += ["", *(["```text", *commands, "```"] if code is None else ["```py", code, "```"]), ""]
+    return "\n".join([*lines, BEYOND]).rstrip() + "\n"
 
 
 HEAD = """# Losses of pytorch-metric-learning under the same checks
@@ -162,8 +122,9 @@ keep all of them with two exceptions (`tests/testing/test_check.py`): `circle` a
 gradient, and the memory of `smooth-ap`, `pnp`, `recall-at-k`, `roadmap` and `happier` grows with the positives too, for
 `smooth-ap` here with the power 3.0 of the batch size.
 
-This page is written by `python -m benchmarks.peer_losses`. Each check that fails has code that shows it, for the
-first loss of its table; put another one in its place.
+This page is written by `python -m benchmarks.peer_losses`. Under each check is code that shows what was observed for
+every loss of its table, with torch and that library alone. It prints the name of the loss, whether the check holds,
+and the numbers. The tests run it.
 """
 
 

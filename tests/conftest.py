@@ -8,6 +8,9 @@ import pytest
 
 from kinfold.registry import lookup
 
+# its import registers a device for the rest of the process; only `-p tests.on_second_device` does that
+collect_ignore = ["on_second_device.py"]
+
 
 @pytest.fixture
 def interruptible():

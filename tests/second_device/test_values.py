@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.losses import Mined
+from kinfold.calibration import calibrate
+from kinfold.losses import Mined, Nested
 from kinfold.pairs import CrossBatchMemory
 from tests.on_second_device import DEVICE, make_on_cpu
 from tests.problems import LOSSES, NUM_CLASSES
@@ -180,15 +181,40 @@ def test_neighbors_are_the_same_and_stay_on_the_device(distance):
     assert_same(actual, expected)
 
 
-@pytest.mark.parametrize("name", ["gc", "ddm", "frd"])
+WITH_EMBEDDINGS = [
+    name for name in kinfold.list("samplers") if kinfold.registry.resolve("samplers", name).needs_embeddings
+]
+
+
+@pytest.mark.parametrize("name", WITH_EMBEDDINGS)
 def test_samplers_take_embeddings_from_the_device(name):
     labels = torch.arange(60, device=CPU) // 6
     rows = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), device=CPU)
+    options = {} if name == "smart-mining" else {"per_class": 3}
 
     def compute(device):
-        sampler = kinfold.samplers.create(name, labels, batch_size=12, per_class=3, seed=0)
+        sampler = kinfold.samplers.create(name, labels, batch_size=12, seed=0, **options)
         sampler.update(torch.arange(60, device=CPU).to(device), rows.to(device))
         return [*sampler]
 
     expected, actual = both(compute)
     assert actual == expected
+    assert actual
+
+
+def test_nested_losses_galleries_and_thresholds(tmp_path):
+    def compute(device):
+        rows, labels = X.to(device), Y.to(device)
+        nested = Nested("contrastive", dims=[3, 7]).to(device)
+        gallery = kinfold.Gallery.create(tmp_path / str(device).replace(":", "-"), dim=7)
+        gallery.add(rows[:20], labels[:20].tolist())
+        matches = gallery.search(rows[20:], k=3)
+        pairs = torch.arange(40, device=CPU).to(device) // 2  # 20 classes
+        threshold = calibrate(rows, pairs, far=0.3).threshold
+        return nested(rows, labels), matches.ids, matches.similarities.tolist(), threshold
+
+    expected, actual = both(compute)
+    assert_same(actual[0], expected[0])
+    assert actual[1] == expected[1]
+    assert actual[2] == [pytest.approx(row, abs=1e-6) for row in expected[2]]
+    assert actual[3] == pytest.approx(expected[3], abs=1e-5)

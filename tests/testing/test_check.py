@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from kinfold.losses import Loss, Terms, tiles
 from kinfold.testing import check_loss
-from kinfold.testing.loss_checks import CHECKS
 from tests.problems import LOSSES, make
 
 EXCEPTIONS = {
@@ -128,6 +128,47 @@ def test_a_fault_is_found_by_its_check(fault):
     assert report[fault].message
 
 
+def test_ranks_whose_state_or_order_matters_are_found():
+    class Counting(Correct):
+        def __init__(self, change):
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(()))
+            self.change = change
+
+        def forward(self, embeddings, labels):
+            value = super().forward(embeddings, labels) + 0 * self.kept
+            self.kept += self.change()
+            return value
+
+    report = check_loss(Counting(lambda: torch.rand(())), device=None, checks=["ranks"])
+    assert report["ranks"].message == "the state of two ranks differs after two steps: kept"
+    assert check_loss(Counting(lambda: 1.0), device=None, checks=["ranks"]).passed
+
+
+def test_a_loss_of_the_package_that_depends_on_its_chunks_is_found():
+    class Biased(Loss):
+        kind = "anchor"
+
+        def terms(self, pairs):
+            values = (pairs.scores * pairs.negatives).sum(dim=1) * pairs.scores.shape[0]
+            return Terms.over(values, pairs.negatives.any(dim=1).sum())
+
+    limits = [getattr(tiles, name) for name in ("MIN_ROWS", "TRIANGLE_ROWS", "TILE_PAIRS", "WHOLE_PAIRS")]
+    report = check_loss(Biased(), device=None, checks=["chunks", "gradient"])
+    assert report["gradient"].status == "holds"
+    assert report["chunks"].message.startswith("value in chunks against the whole matrix")
+    assert limits == [getattr(tiles, name) for name in ("MIN_ROWS", "TRIANGLE_ROWS", "TILE_PAIRS", "WHOLE_PAIRS")]
+
+
+def test_float32_values_are_compared_with_wider_differences():
+    class Rounded(Correct):
+        def forward(self, embeddings, labels):
+            return super().forward(embeddings.float(), labels)
+
+    report = check_loss(Rounded(), device=None, checks=["gradient", "float32"])
+    assert [finding.check for finding in report.failures] == ["float32"]
+
+
 def test_wrong_parameter_gradients_and_lost_state_are_found():
     class Scaled(Correct):
         def __init__(self):
@@ -168,7 +209,7 @@ def assert_keeps_the_contract(name, checks=None):
 
 @pytest.mark.parametrize("name", ["margin", "multi-similarity", "proxy-anchor", "circle", "quadruplet"])
 def test_losses_of_the_package_keep_the_contract(name):
-    assert_keeps_the_contract(name, [check for check in CHECKS if check != "chunks"])
+    assert_keeps_the_contract(name)
 
 
 @pytest.mark.slow

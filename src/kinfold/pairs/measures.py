@@ -172,7 +172,7 @@ def center(x: Tensor) -> Tensor:
 
 def normalize_and_center(x: Tensor) -> Tensor:
     """`center(normalize(x))` with one copy of the rows instead of two."""
-    if is_transformed() or x.numel() == 0:
+    if is_transformed() or x.numel() == 0 or x.device.type != "cpu":  # as in `normalize`
         return center(normalize(x))
     centered: Tensor = _NormalizeAndCenter.apply(x)  # type: ignore[no-untyped-call]
     return centered

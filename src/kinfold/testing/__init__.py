@@ -4,7 +4,7 @@
 |---|---|
 | `check` | `check_loss` |
 | `loss_report` | `LossReport`, `CheckResult` |
-| `loss_checks`, `loss_probe` | the checks by name, `CHECKS`, and what they call |
+| `loss_checks`, `scaling_checks`, `loss_probe` | the checks by name, `CHECKS`, and what they call |
 | `second_device` | `load_second_device`, `count_waits`, `SecondDeviceError` |
 """
 

@@ -5,33 +5,33 @@ meaning.
 """
 
 import copy
-import gc
 import io
 import math
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from kinfold.losses import Loss
 from kinfold.testing.loss_probe import (
     Check,
     Fault,
     LossProbe,
     Skip,
     backward,
-    make_rows,
     require_close,
     require_finite,
 )
-from kinfold.testing.second_device import count_waits
+from kinfold.testing.scaling_checks import (
+    check_chunks,
+    check_device,
+    check_kept_graph,
+    check_memory_growth,
+    check_ranks,
+)
 
-_STEP = 1e-6  # of finite differences in float64
 _DIRECTIONS = 8
+# of finite differences: step and tolerance, for values in float64 and in less
+_PRECISE, _ROUGH = (1e-6, 1e-4), (1e-3, 2e-2)
 
 
 def check_gradient(probe: LossProbe) -> None:
@@ -85,12 +85,6 @@ def check_determinism(probe: LossProbe) -> None:
     first, second = probe.differentiate(probe.embeddings), probe.differentiate(probe.embeddings)
     require_close(second[0], first[0], 0.0, "value of a second call")
     require_close(second[1], first[1], 0.0, "gradient of a second call")
-
-
-def check_ranks(probe: LossProbe) -> None:
-    """Every rank computes the same loss of the gathered batch, whatever its global random state."""
-    if probe.is_random():
-        raise Fault("the value depends on the global random state, which differs between ranks")
 
 
 def check_random_state(probe: LossProbe) -> None:
@@ -180,104 +174,17 @@ def check_nan(probe: LossProbe) -> None:
         raise Fault(f"the value is {value.item():.3g} though an embedding is NaN")
 
 
-def check_device(probe: LossProbe) -> str:
-    """On another device, value and gradient are those of the CPU."""
-    if probe.device is None:
-        raise Skip(probe.reason or "no second device")
-    if probe.draws():
-        raise Skip("draws random numbers")
-    x = probe.embeddings.float()
-    expected, slope = probe.differentiate(x)
-    loss, leaf = probe.copy(torch.float32, probe.device), x.to(probe.device).requires_grad_()
-    labels = probe.labels.to(probe.device)
-    value = probe.run(loss, leaf, labels)
-    gradient = backward(value, leaf)
-    require_close(value.detach().cpu(), expected, 1e-4, "value on the device")
-    require_close(gradient.cpu(), slope, 1e-3, "gradient on the device")
-    if probe.device.type != "second":
-        return ""
-    loss = probe.copy(torch.float32, probe.device)
-    with count_waits() as waits:
-        probe.run(loss, leaf, labels)
-    return f"the host waits {sum(waits.values())} times"
-
-
-def check_memory_growth(probe: LossProbe) -> str:
-    """No tensor grows faster than the square of the batch size."""
-    largest = []
-    for factor in (4, 8):
-        x = make_rows(len(probe.labels) * factor, probe.dim, torch.float32).requires_grad_()
-        with _LargestTensor() as mode:  # type: ignore[no-untyped-call]
-            backward(probe.call(x, probe.labels.repeat(factor)), x)
-        largest.append(max(mode.largest, 1))
-    exponent = math.log2(largest[1] / largest[0])
-    if exponent > 2.3:
-        raise Fault(f"the largest tensor grows with the power {exponent:.1f} of the batch size")
-    return f"power {exponent:.1f} of the batch size"
-
-
-def check_kept_graph(probe: LossProbe) -> None:
-    """After a step, nothing of its batch is kept."""
-    loss = probe.copy(torch.float32)
-    x = probe.embeddings.float().requires_grad_()
-    product = x * 2
-    backward(probe.run(loss, product), x)
-    watched = weakref.ref(x)  # the graph ends in it
-    del product, x
-    gc.collect()
-    if watched() is not None:
-        raise Fault("keeps the graph of the last batch")
-
-
-def check_chunks(probe: LossProbe) -> None:
-    """A kinfold loss of a large batch, computed in row chunks, has the gradient of the whole matrix."""
-    if not isinstance(probe.loss, Loss):
-        raise Skip("not a kinfold loss")
-    if not probe.loss.supports_chunks or probe.loss.kind == "batch" or probe.loss.proxies is not None:
-        raise Skip("works on the whole batch, or on a few class vectors")
-    if probe.draws():
-        raise Skip("draws random numbers")
-    with _LargestTensor() as mode:  # type: ignore[no-untyped-call]
-        small = torch.arange(96) // 2
-        loss = probe.copy(torch.float64)
-        torch.func.grad(lambda x: loss(x, small))(make_rows(96, probe.dim))
-    if mode.largest > 8 * 96 * 96:
-        raise Skip("the whole matrix would take too much memory to compare with")
-    labels = torch.arange(1100) // 2
-    rows = make_rows(len(labels), probe.dim)
-    gradients = []
-    for transform in (False, True):
-        loss = probe.copy(torch.float64)
-        leaf = rows.clone().requires_grad_()
-        if transform:
-            gradients.append(torch.func.grad(lambda x, loss=loss: loss(x, labels))(rows))
-        else:
-            gradients.append(backward(probe.run(loss, leaf, labels), leaf))
-    require_close(gradients[0], gradients[1], 1e-8, "gradient in chunks against the whole matrix")
-
-
-class _LargestTensor(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in _pytree.tree_leaves(result):
-            # a view that repeats rows has no memory of its own
-            if isinstance(leaf, Tensor) and 0 not in leaf.stride():
-                self.largest = max(self.largest, leaf.numel())
-        return result
-
-
 def _compare_slopes(gradient: Tensor, evaluate: Callable[[Tensor], Tensor], at: Tensor) -> None:
     generator = torch.Generator().manual_seed(2)
     directions = [torch.randn(at.shape, generator=generator, dtype=torch.float64) for _ in range(_DIRECTIONS)]
     with torch.no_grad():
-        slopes = [(evaluate(_STEP * d) - evaluate(-_STEP * d)) / (2 * _STEP) for d in directions]
+        step, tolerance = _PRECISE if evaluate(0 * directions[0]).dtype == torch.float64 else _ROUGH
+        slopes = [(evaluate(step * d).double() - evaluate(-step * d).double()) / (2 * step) for d in directions]
     expected = torch.stack(slopes)
     actual = torch.stack([(gradient.double() * d).sum() for d in directions])
     scale = float(gradient.double().norm()) + float(expected.abs().max())
     difference = float((actual - expected).abs().max())
-    if not difference <= 1e-4 * scale + 1e-8:
+    if not difference <= tolerance * scale + 1e-8:
         raise Fault(f"off by {difference / max(scale, 1e-12):.1e} of its length against finite differences")
 
 

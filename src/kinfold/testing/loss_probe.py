@@ -97,14 +97,14 @@ def make_rows(count: int, dim: int, dtype: torch.dtype = torch.float64) -> Tenso
     return torch.randn(count, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
 
 
-def backward(value: Tensor, leaf: Tensor) -> Tensor:
+def backward(value: Tensor, leaf: Tensor, *, keep_graph: bool = False) -> Tensor:
     """Return the gradient of a value; Fault if there is none."""
     if not value.requires_grad:
         raise Fault(f"returns {value.item():.3g} without a gradient: backward() raises")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True)
+            (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True, retain_graph=keep_graph)
     except Exception as error:
         raise Fault(f"backward raises {type(error).__name__}: {_first_line(error)}") from error
     return torch.zeros_like(leaf) if gradient is None else gradient
