@@ -91,7 +91,7 @@ class World:
             return
         by_dtype: dict[torch.dtype, list[Tensor]] = {}
         for parameter in parameters:
-            if parameter.grad is not None and not getattr(parameter, "is_shard", False):
+            if parameter.grad is not None and not hasattr(parameter, "class_shard"):
                 gradient = parameter.grad
                 if gradient.is_sparse:  # with the same rows on every process: classes are not drawn by rank
                     parameter.grad = gradient.coalesce()

@@ -105,7 +105,7 @@ def test_second_derivatives(loss, tile_pairs):
 
 def test_classes_are_not_cut():
     sizes = [30, 50, 10, 200, 64, 1]
-    plan = tiles.plan_classes(sizes * 4, 4096)
+    plan = tiles.plan_classes(sizes * 4, 16_384)
     ends = {0, *torch.tensor(sizes * 4).cumsum(0).tolist()}
     assert all(tile.rows.start in ends and tile.rows.stop in ends for tile in plan)
     assert [plan[0].rows.start, plan[-1].rows.stop] == [0, sum(sizes) * 4]

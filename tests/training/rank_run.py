@@ -5,6 +5,7 @@ by how much the gradients differ, relative to the largest entry. Then all ranks 
 """
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from kinfold.distributed import World
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
 from kinfold.pairs import CrossBatchMemory
-from kinfold.training import Objective, Step, train
+from kinfold.training import Objective, Step, Stopped, train
 from kinfold.training.config.settings import MixupConfig
 from tests import torchrun
 from tests.problems import LOSSES, NUM_CLASSES, make
@@ -168,6 +169,16 @@ def few_items(ranks):
     )
 
 
+def stop_at(step):
+    """A callback, which the first rank calls, that asks for a stop after a step."""
+
+    def callback(event):
+        if event.kind == "step" and event.step == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    return callback
+
+
 def steps(ranks):
     report = {"losses": {}}
     for sizes in PARTS[ranks.size]:
@@ -196,6 +207,10 @@ if __name__ == "__main__":
     if here.is_first:
         (out / f"{here.size}.json").write_text(json.dumps(gathered))
     for name, changes in json.loads((out / "runs.json").read_text()).items():
-        variant = changes.pop("variant")
-        train(recipe(variant, **changes), out / f"{name} on {here.size}", dataset=dataset(variant))
+        variant, stop = changes.pop("variant"), changes.pop("stop", None)
+        folder, data = out / f"{name} on {here.size}", dataset(variant)
+        try:
+            train(recipe(variant, **changes), folder, dataset=data, callbacks=[stop_at(stop)])
+        except Stopped:
+            train(folder=folder, resume=True, dataset=data)
     dist.destroy_process_group()

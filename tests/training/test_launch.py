@@ -10,6 +10,7 @@ import torch
 
 import kinfold
 from kinfold.data import Rows, create_dataset
+from kinfold.distributed import World
 from kinfold.training import Run, components, configure
 from tests.training.problems import feature_file, features, images, recipe
 
@@ -167,6 +168,15 @@ def test_losses_with_a_boundary_per_class_get_as_many_as_there_are_training_clas
     assert components.build_objective(compiled, 12).loss.compiles_tiles
     assert components.build_objective(configure(recipe(loss={"name": "margin"})), 12).loss.beta.shape == ()
     assert components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12).loss.proxies.shape == (12, 8)
+
+
+def test_only_class_vectors_are_sharded():
+    objective = components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12)
+    components.shard_objective(objective, World())  # one process holds all
+    assert objective.loss.proxies.shape == (12, 8)
+    for changes in ({"loss": {"name": "margin"}}, {"loss": {"name": "proxy-nca"}, "training": {"nested_dims": [4, 8]}}):
+        with pytest.raises(ValueError, match="shard_classes needs a loss with class vectors"):
+            components.shard_objective(components.build_objective(configure(recipe(**changes)), 12), World())
 
 
 def test_proxies_have_their_own_learning_rate_and_no_weight_decay(tmp_path):

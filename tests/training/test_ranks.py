@@ -28,6 +28,17 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "gc": {"variant": "gc", "training": {"precision": "float64"}},
     "sampled classes": {"variant": "sampled classes", "training": {"precision": "float64"}},
+    # each rank holds the vectors of some classes; the run is stopped and resumed
+    "sharded classes": {
+        "variant": "proxy-anchor",
+        "training": {"precision": "float64", "shard_classes": True},
+        "stop": 7,
+    },
+    "sharded sampled classes": {
+        "variant": "sampled classes",
+        "training": {"precision": "float64", "shard_classes": True},
+        "stop": 5,
+    },
     "memory": {"variant": "memory with draws", "training": {"precision": "float64", "micro_batch": 6}},
 }
 
@@ -96,7 +107,7 @@ def test_fewer_items_than_ranks_are_embedded(launched):
 def test_a_run_on_several_ranks_equals_that_of_one_process(name, launched):
     reports, folder = launched
     several = folder / f"{name} on {len(reports)}"
-    changes = {key: value for key, value in RUNS[name].items() if key != "variant"}
+    changes = {key: value for key, value in RUNS[name].items() if key not in ("variant", "stop")}
     variant = RUNS[name]["variant"]
     alone = train(recipe(variant, **changes), folder / f"{name} alone", dataset=dataset(variant))
     weights = [read_state(run / "model.safetensors")["model"] for run in (several, alone.folder)]
@@ -112,6 +123,32 @@ def test_a_run_on_several_ranks_equals_that_of_one_process(name, launched):
     assert scores[0] == scores[1]
     for line, expected in zip(lines(several), lines(alone.folder), strict=True):
         assert line == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name.startswith("sharded")])
+def test_checkpoints_of_sharded_classes_have_the_state_of_all_classes(name, launched):
+    reports, folder = launched
+    changes = {key: value for key, value in RUNS[name].items() if key not in ("variant", "stop")}
+    variant = RUNS[name]["variant"]
+    alone = train(recipe(variant, **changes), folder / f"{name} alone for its state", dataset=dataset(variant))
+    states = [
+        read_state(max((run / "checkpoints").glob("*.safetensors")))
+        for run in (folder / f"{name} on {len(reports)}", alone.folder)
+    ]
+    for part in ("objective", "optimizer"):
+        several, single = (dict(list_tensors(state[part])) for state in states)
+        assert several.keys() == single.keys()
+        assert any("exp_avg" in key for key in single) == (part == "optimizer")
+        for key, expected in single.items():
+            torch.testing.assert_close(several[key], expected, atol=1e-10, rtol=1e-10, msg=key)
+
+
+def list_tensors(state, prefix=""):
+    for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+        if isinstance(value, dict | list):
+            yield from list_tensors(value, f"{prefix}{key}.")
+        elif isinstance(value, torch.Tensor):
+            yield f"{prefix}{key}", value
 
 
 @pytest.mark.slow

@@ -41,6 +41,10 @@ class ClassShard:
         """The classes of this process among all."""
         return slice(self.first, self.first + self.sizes[self.world.rank])
 
+    def gather(self, rows: Tensor) -> Tensor:
+        """Concatenate rows (c, ...) of the classes of every process, in the order of the classes, without a graph."""
+        return self.world.gather(rows.detach(), self.sizes)
+
     def add_up(self, values: Tensor) -> Tensor:
         """Sum over the processes; the gradient of each part is that of the sum."""
         total: Tensor = _AddUp.apply(values, self.world)  # type: ignore[no-untyped-call]

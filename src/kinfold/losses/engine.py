@@ -18,7 +18,7 @@ from kinfold.losses.scoring import ScoreTile
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.tile_step import TileInputs
 from kinfold.losses.tiled_gradient import compute_with_gradient
-from kinfold.losses.tiles import Tile, plan_classes, plan_rows, plan_triangle
+from kinfold.losses.tiles import Tile, keep_freed_memory, plan_classes, plan_rows, plan_triangle
 from kinfold.losses.totals import TileObjective, Total
 from kinfold.pairs import PairBatch, Relation
 from kinfold.pairs.class_rows import ClassRows, list_first_rows
@@ -64,6 +64,8 @@ class PairProgram:
 
     def plan(self) -> list[Tile]:
         """Return the tiles that cover the matrix of pairs."""
+        if self.batch.anchors.device.type == "cpu":
+            keep_freed_memory()
         if not self.loss.supports_chunks:
             return [Tile()]
         if self.loss.whole_classes:

@@ -169,7 +169,7 @@ class ProxyLoss(Loss):
             parameter = getattr(self, name)
             if parameter is not None:
                 part = nn.Parameter(parameter.detach()[shard.rows].clone(), parameter.requires_grad)
-                part.is_shard = True  # type: ignore[attr-defined]  # World.average_gradients leaves it out
+                part.class_shard = shard  # type: ignore[attr-defined]  # World.average_gradients leaves it out
                 setattr(self, name, part)
         self._shard = shard
         self.register_state_dict_post_hook(_gather_shards)  # type: ignore[no-untyped-call]
@@ -329,7 +329,7 @@ def _gather_shards(loss: ProxyLoss, state: dict[str, Any], prefix: str, _: Any) 
     assert shard is not None
     for name in ("proxies", "bias"):
         if prefix + name in state:
-            state[prefix + name] = shard.world.gather(state[prefix + name].detach(), shard.sizes)
+            state[prefix + name] = shard.gather(state[prefix + name])
 
 
 def _take_shard(loss: ProxyLoss, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from kinfold.losses.compiled_tiles import CompiledStep
 from kinfold.losses.scoring import ScoreTile
-from kinfold.losses.tile_step import differentiate_tile
+from kinfold.losses.tile_step import TileGradient, differentiate_tile
 from kinfold.losses.tiles import Tile
-from kinfold.losses.totals import Total
+from kinfold.losses.totals import TileObjective, Total
 
 if TYPE_CHECKING:
     from kinfold.losses.engine import PairProgram
@@ -55,25 +55,44 @@ def _accumulate(
     """Sum values over all tiles, and gradients by x, by y if it is not x, and by the parameters."""
     tiles = program.plan()
     total = Total(program.make_objective(tiles))
-    inputs = [x, y, *parameters]
+    inputs: list[Tensor | None] = [x, y, *parameters]
     gradients: list[list[Tensor | None]] = []  # [k][input]
     compiled = CompiledStep.make(program, total.objective, parameters, tiles)
     for tile in tiles:
-        output = None if compiled is None else compiled.run(tile, x, x if y is None else y)
-        if output is None:
-            scored, tile_inputs = program.read(tile, x, x if y is None else y)
-            result = differentiate_tile(program, tile_inputs, total.objective, parameters)
-        else:
-            scored, result = output
+        scored, result = _differentiate(program, tile, total.objective, compiled, inputs)
         total.add(result.contribution, result.counts)
         if not gradients:
             gradients = [
-                [torch.zeros_like(t) if w and t is not None else None for t, w in zip(inputs, wanted, strict=True)]
+                [_make_zeros(t) if w and t is not None else None for t, w in zip(inputs, wanted, strict=True)]
                 for _ in result.slopes
             ]
         for slopes, sums in zip(result.slopes, gradients, strict=True):
             _add(program, tile, scored, slopes, sums, is_symmetric=y is None)
+        del scored, result, slopes  # their memory is for the next tile
     return total, _combine(gradients, total.factors())
+
+
+def _differentiate(
+    program: "PairProgram",
+    tile: Tile,
+    objective: TileObjective,
+    compiled: CompiledStep | None,
+    inputs: Sequence[Tensor | None],
+) -> tuple[ScoreTile, TileGradient]:
+    """Compute the scores of a tile and what it adds, compiled if possible."""
+    x, y, *parameters = inputs
+    assert x is not None
+    columns = x if y is None else y
+    output = None if compiled is None else compiled.run(tile, x, columns)
+    if output is not None:
+        return output
+    scored, tile_inputs = program.read(tile, x, columns)
+    return scored, differentiate_tile(program, tile_inputs, objective, [p for p in parameters if p is not None])
+
+
+def _make_zeros(like: Tensor) -> Tensor:
+    """Zeros in which columns are contiguous: the product of a transposed tile with its rows is added faster."""
+    return like.new_zeros(like.shape[::-1]).T if like.dim() == 2 else torch.zeros_like(like)
 
 
 @torch.no_grad()
@@ -112,7 +131,7 @@ def _combine(gradients: list[list[Tensor | None]], factors: Tensor) -> list[Tens
         for total, part in zip(combined, parts, strict=True):
             if total is not None and part is not None:
                 total.addcmul_(part, factor)
-    return combined
+    return [None if total is None else total.contiguous() for total in combined]
 
 
 def _differentiate_whole(

@@ -98,6 +98,8 @@ class LabelRelation:
         return self.labels if self.all_labels is None else self.all_labels
 
     def tile(self, rows: slice = ALL, columns: slice = ALL) -> Relation:
+        if columns == ALL and not is_transformed() and self.positive_columns is not None:
+            return self._list_tile(rows)
         labels, others = self.labels[rows], self.column_labels[columns]
         positives = labels[:, None] == others[None, :]
         negatives = ~positives
@@ -107,10 +109,7 @@ class LabelRelation:
         same_item = None
         if self.ids is not None and self.ref_ids is not None:
             same_item = self.ids[rows, None] == self.ref_ids[None, columns]
-        relation = Relation.without(positives, negatives, same_item, shift)
-        if columns == ALL and same_item is None and not is_transformed() and self._members is not None:
-            self._set_known_columns(relation, rows)
-        return relation
+        return Relation.without(positives, negatives, same_item, shift)
 
     def index(self, rows: Tensor, columns: Tensor) -> Relation:
         positives = self.labels[rows, None] == self.column_labels[None, columns]
@@ -196,13 +195,20 @@ class LabelRelation:
             exists = exists & (index != torch.arange(index.shape[0], device=index.device)[:, None] + self.first_row)
         return index, exists
 
-    def _set_known_columns(self, relation: Relation, rows: slice) -> None:
+    def _list_tile(self, rows: slice) -> Relation:
+        """Make the masks of whole rows from the listed columns of each class: faster than comparing all labels."""
         assert self._members is not None
         assert self.positive_columns is not None
-        index, exists = (table[rows] for table in self._members)
-        number = torch.arange(index.shape[0], device=index.device)[:, None]
-        set_excluded(relation.negatives, (index + number * self.shape[1])[exists])
-        set_columns(relation.positives, index, self.positive_columns[1][rows])
+        (index, exists), is_positive = (table[rows] for table in self._members), self.positive_columns[1][rows]
+        positions = index + self.shape[1] * torch.arange(index.shape[0])[:, None]
+        excluded = positions[exists]
+        negatives = torch.ones(index.shape[0], self.shape[1], dtype=torch.bool)
+        negatives.view(-1).index_fill_(0, excluded, False)
+        positives = torch.zeros_like(negatives)
+        positives.view(-1).index_fill_(0, positions[is_positive], True)
+        set_excluded(negatives, excluded)
+        set_columns(positives, index, is_positive)
+        return Relation(positives, negatives)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kinfold.metrics.lookup import find_metric
 from kinfold.models import Embedder
 from kinfold.models.backbone import Backbone
 from kinfold.models.embedder import MemoryFormat
-from kinfold.training.components import build_objective, build_pipeline, build_sampler, try_objective
+from kinfold.training.components import build_objective, build_pipeline, build_sampler, shard_objective, try_objective
 from kinfold.training.config.parsing import to_tables
 from kinfold.training.config.resolution import resolve_config
 from kinfold.training.config.settings import RunConfig
@@ -271,6 +271,8 @@ class RunBuilder:
                 f"every class has one item only, and {config.loss.name!r} needs positive pairs; give more items, or "
                 "use a loss with proxies such as 'proxy-anchor'"
             )
+        if config.training.shard_classes:
+            shard_objective(objective, self.world)
         return objective
 
     def _build_evaluate(self) -> Evaluate | None:

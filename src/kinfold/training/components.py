@@ -10,7 +10,8 @@ from torch import Tensor
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Pipeline, create_pipeline
 from kinfold.data.pipelines import adjust_pipeline
-from kinfold.losses import Loss, Mined, Nested
+from kinfold.distributed import World
+from kinfold.losses import Loss, Mined, Nested, ProxyLoss
 from kinfold.models import Embedder
 from kinfold.models.backbone import Backbone
 from kinfold.models.ensemble import Ensemble
@@ -160,6 +161,22 @@ def try_objective(objective: Objective, dim: int, device: torch.device) -> None:
     embeddings = torch.randn(4, dim, generator=torch.Generator().manual_seed(0)).to(device, torch.float32)
     with torch.no_grad():
         objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=device))
+
+
+def shard_objective(objective: Objective, world: World) -> None:
+    """Let each process hold the class vectors of a part of the classes.
+
+    Raises:
+        ValueError: The loss has no class vectors, or a form in which they cannot be sharded.
+    """
+    loss = objective.loss
+    if isinstance(objective, EnsembleObjective) or not isinstance(loss, ProxyLoss):
+        raise ValueError(
+            "training.shard_classes needs a loss with class vectors, such as 'arcface', without prefixes "
+            "(training.nested_dims) and without a head of several parts; leave it out"
+        )
+    if world.size > 1:
+        loss.shard_classes(world)
 
 
 def build_sampler(config: RunConfig, labels: Tensor) -> samplers.Sampler:

@@ -227,6 +227,8 @@ class TrainingConfig:
         micro_batch: Items that pass the network at a time. The gradient is still that of the whole batch.
         compile_loss: Let the loss compile its tiles, see `kinfold.losses.compile`: faster steps for large batches after
             a first one that takes some seconds longer.
+        shard_classes: Let each of several processes hold the class vectors of a part of the classes, with the state of
+            their optimizer, instead of all of them; see `ProxyLoss.shard_classes`. One process holds all.
         head_only: First steps, in which the backbone is not trained.
         device: Where to train; "auto" is a GPU where there is one.
         log_every: Steps between two lines of the log.
@@ -243,6 +245,7 @@ class TrainingConfig:
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     micro_batch: int | None = None
     compile_loss: bool = False
+    shard_classes: bool = False
     head_only: int = 0
     device: str = "auto"
     log_every: int = 10

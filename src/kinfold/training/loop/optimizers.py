@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from kinfold.losses import ProxyLoss, update_rows
+from kinfold.losses.class_shards import ClassShard
 from kinfold.training.config.settings import OptimizerConfig, ScheduleConfig
 
 _OPTIMIZERS = {
@@ -114,9 +115,46 @@ def _has_proxies(objective: nn.Module) -> bool:
     return any(getattr(module, "proxies", None) is not None for module in objective.modules())
 
 
+def save_optimizer_state(optimizer: TorchOptimizer) -> dict[str, Any]:
+    """Return the state of an optimizer as if one process held all class vectors; called on all processes."""
+    state = optimizer.state_dict()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, values in state["state"].items():
+        shard = _get_shard(parameters[number])
+        if shard is not None:
+            rows = len(parameters[number])
+            state["state"][number] = {
+                name: shard.gather(value) if _has_rows(value, rows) else value for name, value in values.items()
+            }
+    return state
+
+
+def _take_shards(optimizer: TorchOptimizer, state: dict[str, Any]) -> dict[str, Any]:
+    """Keep the rows of this process of what `save_optimizer_state` returned."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    local = dict(state["state"])
+    for number, values in local.items():
+        shard = _get_shard(parameters[number])
+        if shard is not None:
+            local[number] = {
+                name: value[shard.rows] if _has_rows(value, shard.total) else value for name, value in values.items()
+            }
+    return {**state, "state": local}
+
+
+def _get_shard(parameter: Tensor) -> ClassShard | None:
+    """The classes whose vectors a parameter holds; None if it is not sharded."""
+    return getattr(parameter, "class_shard", None)
+
+
+def _has_rows(value: object, rows: int) -> bool:
+    """Whether an entry of the state has something for each class, unlike the number of steps."""
+    return isinstance(value, Tensor) and value.dim() > 0 and len(value) == rows
+
+
 def load_optimizer_state(optimizer: TorchOptimizer, state: dict[str, Any]) -> None:
-    """Restore a saved state, with tensors in the memory format of their parameters, as if they had never been saved."""
-    optimizer.load_state_dict(state)
+    """Restore what `save_optimizer_state` returned, with tensors in the memory format of their parameters, as if they had never been saved."""
+    optimizer.load_state_dict(_take_shards(optimizer, state))
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:

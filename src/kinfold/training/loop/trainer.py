@@ -16,7 +16,12 @@ from kinfold.distributed import World
 from kinfold.samplers import Sampler
 from kinfold.training.config.settings import ScheduleConfig
 from kinfold.training.loop.objective import Objective
-from kinfold.training.loop.optimizers import compute_lr_factor, load_optimizer_state, set_learning_rates
+from kinfold.training.loop.optimizers import (
+    compute_lr_factor,
+    load_optimizer_state,
+    save_optimizer_state,
+    set_learning_rates,
+)
 from kinfold.training.loop.selection import Selection
 from kinfold.training.loop.signals import Stopped, StopRequest
 from kinfold.training.loop.step import Step, StepOutput
@@ -148,14 +153,14 @@ class Trainer:
         return copy_weights(self.model) if self._best is None else self._best
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that a resumed training needs."""
+        """Return everything that a resumed training needs; with sharded classes, called on all processes."""
         return {
             "done": self.step_number,
             "diverged": self.diverged,
             "judged": self.judged,
             "model": copy_weights(self.model),
             "objective": self.objective.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": save_optimizer_state(self.optimizer),
             "scaler": self.step.scaler.state_dict(),
             "sampler": self.sampler.state_dict(),
             "selection": self.selection.state_dict(),
@@ -294,10 +299,13 @@ class Trainer:
         self._saved_at, self._saved_step = time.monotonic(), self.step_number
         if self.folder is None:
             return
+        # class vectors that are sharded come from all processes
+        is_sharded = any(hasattr(parameter, "class_shard") for parameter in self.objective.parameters())
+        state = self.state_dict() if self.world.is_first or is_sharded else {}
         if self.world.is_first:
             log = self.folder.log
             length = log.stat().st_size if log.exists() else 0
-            self.folder.save(self.step_number, {**self.state_dict(), "log": length})
+            self.folder.save(self.step_number, {**state, "log": length})
         self.call_back(Event("saved", self.step_number, self.steps))
         self.world.barrier()
 
