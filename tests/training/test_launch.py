@@ -174,7 +174,10 @@ def test_only_class_vectors_are_sharded():
     objective = components.build_objective(configure(recipe(loss={"name": "proxy-nca"})), 12)
     components.shard_objective(objective, World())  # one process holds all
     assert objective.loss.proxies.shape == (12, 8)
-    for changes in ({"loss": {"name": "margin"}}, {"loss": {"name": "proxy-nca"}, "training": {"nested_dims": [4, 8]}}):
+    for changes in (
+        {"loss": {"name": "margin"}},
+        {"loss": {"name": "proxy-nca"}, "training": {"steps": 1, "nested_dims": [4, 8]}},
+    ):
         with pytest.raises(ValueError, match="shard_classes needs a loss with class vectors"):
             components.shard_objective(components.build_objective(configure(recipe(**changes)), 12), World())
 

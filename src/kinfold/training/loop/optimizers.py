@@ -153,7 +153,7 @@ def _has_rows(value: object, rows: int) -> bool:
 
 
 def load_optimizer_state(optimizer: TorchOptimizer, state: dict[str, Any]) -> None:
-    """Restore what `save_optimizer_state` returned, with tensors in the memory format of their parameters, as if they had never been saved."""
+    """Restore what `save_optimizer_state` returned, with tensors in the memory format of their parameters."""
     optimizer.load_state_dict(_take_shards(optimizer, state))
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
