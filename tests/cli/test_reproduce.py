@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kinfold.training.config.parsing import read_tables
 from kinfold.training.run import Run
 from tests.cli.runs import run
 from tests.data.trees import cub_tree
+from tests.experiments.tiny import Inline
 from tests.papers.features import feature_file
 
 
@@ -109,6 +111,13 @@ def test_a_row_runs_on_glyphs_in_its_own_process(tmp_path):
     assert (tmp_path / "bench" / "dro" / "table1-small" / "cub" / "published.md").is_file()
 
 
+@pytest.fixture
+def inline(monkeypatch):
+    """Run tasks in this process."""
+    monkeypatch.setattr("kinfold.experiments.Processes", lambda *_: Inline())
+
+
+@pytest.mark.usefixtures("inline")
 def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, features, tmp_path):
     code, out, _ = run(
         capsys,
@@ -118,6 +127,62 @@ def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, fe
     )
     assert code == 1
     assert "failed: runs/cub/dro-topk-margin/seed-0/fold-0" in out
+
+
+@pytest.mark.usefixtures("inline")
+def test_several_tables_have_an_index_that_links_their_pages(capsys, monkeypatch, features, tmp_path):
+    names = ("drml/figure1", "precision-at-k/tsne")
+    arguments = ["--scale", "small", "--features", features, "--steps", "1", "--seeds", "1", "--jobs", "1"]
+    code, out, err = run(capsys, monkeypatch, "reproduce", *names, *arguments, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert out.rstrip().endswith(str(tmp_path / "out" / "index.html"))
+    page = (tmp_path / "out" / "index.html").read_text()
+    for link in ("drml/figure1/cub/published.html", "precision-at-k/tsne/sop/published.html"):
+        assert f'href="{link}"' in page
+        assert (tmp_path / "out" / link).is_file()
+    states = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert states["rows"] == {"run": 2}
+
+
+def start_small_tables(features, folder):
+    names = ("dro/table4", "drml/figure1", "revisiting/mixup")
+    options = ["--steps", "4", "--seeds", "1", "--jobs", "1", "--features", str(features), "--out", str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "kinfold", "reproduce", *names, "--scale", "small", *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_same_command_ends_with_the_same_numbers(features, tmp_path):
+    """Killed after the first page, and once more while the second table is trained."""
+    undisturbed = start_small_tables(features, tmp_path / "undisturbed")
+    assert undisturbed.wait(timeout=600) == 0
+    for awaited in ("dro/table4/in-shop/published.html", "revisiting/mixup/cub/records"):
+        process = start_small_tables(features, tmp_path / "killed")
+        deadline = time.monotonic() + 600
+        while not (tmp_path / "killed" / awaited).exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert process.poll() is None, "it ended before the kill"
+        process.kill()
+        process.wait()
+    assert start_small_tables(features, tmp_path / "killed").wait(timeout=600) == 0
+    first, second = (
+        {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("published.json")}
+        for folder in (tmp_path / "undisturbed", tmp_path / "killed")
+    )
+    assert len(first) == 3
+    assert {name: numbers_of(text) for name, text in second.items()} == {
+        name: numbers_of(text) for name, text in first.items()
+    }
+    pages = [(tmp_path / folder / "index.html").read_text() for folder in ("undisturbed", "killed")]
+    assert pages[0] == pages[1]
+
+
+def numbers_of(text):
+    return {row["row"]: row["ours"] for row in json.loads(text)["rows"]}
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,9 @@ def reproduce(
         plan.check_ready()
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     folders = [_choose_folder(plan.table.name, out, len(plans), scale) for plan in plans]
+    index = None if len(plans) == 1 else _choose_index(out, scale)
     shown = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    if not _run_plans(plans, folders, count, threads, timeout, as_json, shown):
+    if not _run_plans(plans, folders, index, count, threads, timeout, as_json, shown):
         raise typer.Exit(1)
 
 
@@ -104,6 +105,7 @@ def _create_small_scale(scale: str, features: Path | None, steps: int | None) ->
 def _run_plans(
     plans: "list[ReproductionPlan]",
     folders: list[Path],
+    index_path: Path | None,
     jobs: int,
     threads: int,
     timeout: float | None,
@@ -113,28 +115,32 @@ def _run_plans(
     """Run the plans, print and draw every reproduction. Return whether all rows succeeded."""
     from kinfold.cli.bench_progress import show_bench_progress
     from kinfold.experiments import Interrupted, Processes
+    from kinfold.experiments.workers.kept import KeptWorkers
     from kinfold.experiments.workers.processes import check_workers
     from kinfold.papers.comparison import format_report, to_dictionary, write_report
     from kinfold.papers.reproduce import reproduce_table
-    from kinfold.report.reproduction import write_reproduction
+    from kinfold.report.reproduction import ReproductionIndex, write_reproduction
 
     check_workers(jobs, threads, timeout)
     documents, succeeded = [], True
+    index = None if index_path is None else ReproductionIndex(plans, folders, index_path)
+    log = (folders[0] if index_path is None else index_path.parent) / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with show_bench_progress(enabled=not as_json) as watch:
+        with (
+            show_bench_progress(enabled=not as_json) as watch,
+            KeptWorkers(Processes(jobs, threads, log, timeout)) as workers,
+        ):
             for plan, folder in zip(plans, folders, strict=True):
                 for reproduction in reproduce_table(
-                    plan,
-                    folder,
-                    lambda bench_folder: Processes(jobs, threads, bench_folder.log, timeout),
-                    watch=watch,
-                    jobs=jobs,
-                    threads=threads,
+                    plan, folder, lambda _: workers, watch=watch, jobs=jobs, threads=threads
                 ):
                     path = write_report(reproduction, folder / reproduction.data)
                     documents.append(to_dictionary(reproduction))
                     succeeded = succeeded and not reproduction.failed
                     page, *figures = write_reproduction(reproduction, folder / reproduction.data, methods)
+                    if index is not None:
+                        index.add(reproduction)
                     if not as_json:
                         echo(f"{format_report(reproduction)}\n{path}\n{page}\n{figures[0].parent if figures else ''}\n")
     except Interrupted:
@@ -142,6 +148,8 @@ def _run_plans(
         raise typer.Exit(130) from None
     if as_json:
         echo(json.dumps(documents, indent=2))
+    elif index is not None:
+        echo(str(index.path))
     return succeeded
 
 
@@ -150,6 +158,13 @@ def _choose_folder(name: str, out: Path | None, count: int, scale: str) -> Path:
         return out if count == 1 else out / name
     # results of different scales are not comparable
     return Path("bench") / (name if scale == "full" else f"{name}-small")
+
+
+def _choose_index(out: Path | None, scale: str) -> Path:
+    """The page over several tables."""
+    if out is not None:
+        return out / "index.html"
+    return Path("bench") / ("index.html" if scale == "full" else "index-small.html")
 
 
 def _print_tables(as_json: bool) -> None:

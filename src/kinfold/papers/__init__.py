@@ -10,6 +10,7 @@ Data flow, in the order of the modules:
       small_ratios  what they keep in proportion
       outline       a plan as text or JSON
     reproduce       `reproduce_table`: trains the rows as a bench, times steps, or runs a toy problem
+      step_times    seconds of a training step
       figure_data   arrays for figures of an embedding space; kinfold.report.reproduction draws them
       map_pictures  the pictures of a map
       toy           the toy problem in two dimensions

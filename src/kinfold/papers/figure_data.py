@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ import torch
 from kinfold import metrics
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.atomic import write_atomic
+from kinfold.files.checksums import digest_parts
 from kinfold.pairs import normalize
 from kinfold.papers.map_pictures import choose_pictures
 from kinfold.papers.toy import ToyPicture
@@ -18,6 +20,7 @@ from kinfold.tsne import compute_tsne
 CLASS_SPECTRUM = 35  # singular values of a class, as in the figure of Roth et al.
 MAX_ITEMS = 5_000  # of a map: t-SNE of more takes long, and a figure does not show more
 MAPS = ("t-sne", "map with pictures")  # columns of a table that are maps
+AREAS = ("roc-auc", "pr-auc")
 RANKS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
 
 
@@ -28,7 +31,8 @@ def collect_figure_data(repeat: Repeat, path: Path, columns: Sequence[str] = ())
     query_precision: curves averaged over queries. k, recall: recall@k. steps, split, METRIC: metrics along training.
     plane, labels: t-SNE of the test items. pictures, picture_items: small pictures of some of them, where items are
     pictures. zooms: regions of the plane. class_spectrum, spectrum: singular values on the training classes, averaged
-    over classes and of all items.
+    over classes and of all items. made_from: checksum of the repeat and the columns. A file that was made from the same
+    repeat for the same columns is kept.
 
     Args:
         repeat: A repeat whose folds are all trained.
@@ -39,6 +43,10 @@ def collect_figure_data(repeat: Repeat, path: Path, columns: Sequence[str] = ())
     Returns:
         Areas under the curves over all pairs: "roc-auc" and "pr-auc".
     """
+    made_from = digest_parts([*repeat.compute_run_checksums(), *columns])
+    kept = _read_areas(path, made_from)
+    if kept is not None:
+        return kept
     dataset = repeat.data("test")
     embeddings, labels, distance = repeat.embed(dataset), dataset.labels, repeat.distance
     verification = metrics.verify(embeddings, labels, distance=distance)
@@ -71,8 +79,24 @@ def collect_figure_data(repeat: Repeat, path: Path, columns: Sequence[str] = ())
         unit = normalize(repeat.embed(train).double())
         arrays["class_spectrum"] = metrics.class_spectrum(unit, train.labels, CLASS_SPECTRUM).numpy()
         arrays["spectrum"] = metrics.spectrum(unit).numpy()
+    areas = {"roc-auc": verification.roc_auc(), "pr-auc": verification.pr_auc()}
+    arrays |= {"areas": np.array([areas[name] for name in AREAS]), "made_from": np.array(made_from)}
     write_atomic(path, lambda file: np.savez_compressed(file, **arrays))
-    return {"roc-auc": verification.roc_auc(), "pr-auc": verification.pr_auc()}
+    return areas
+
+
+def _read_areas(path: Path, made_from: str) -> dict[str, float] | None:
+    """The areas in a file that was made from the same repeat; None if there is no such file."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if str(file["made_from"]) != made_from:
+                return None
+            values = file["areas"].tolist()
+    except (ValueError, KeyError, OSError, BadZipFile):  # damaged, or of an earlier version
+        return None
+    return dict(zip(AREAS, values, strict=True))
 
 
 def _collect_training_metrics(repeat: Repeat) -> dict[str, np.ndarray]:

@@ -154,6 +154,7 @@ class PublishedTable:
         caveats: What has to be known to read its numbers.
         vary: The axis of a curve: "table.key" -> values. Further keys vary with the first.
         rows: The rows.
+        axis: What the first key of `vary` is called in a figure; None for the name of the setting.
     """
 
     name: str
@@ -170,6 +171,7 @@ class PublishedTable:
     caveats: tuple[str, ...]
     vary: dict[str, list[Any]]
     rows: tuple[PublishedRow, ...] = field(repr=False)
+    axis: str | None = None
 
     def row(self, name: str) -> PublishedRow:
         """Return a row by its name; ValueError with the nearest name if there is none."""

@@ -1,17 +1,11 @@
 """Run the plan of a published table: train its rows as a bench, time training steps, or run a toy problem."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from kinfold.data import Batch, Dataset, load
-from kinfold.devices import synchronize
-from kinfold.distributed import World
+from kinfold.data import Dataset, load
 from kinfold.experiments.bench import Bench
 from kinfold.experiments.bench_folder import BenchFolder
 from kinfold.experiments.runner import ProgressCallback, run_bench
@@ -20,15 +14,13 @@ from kinfold.papers import toy
 from kinfold.papers.figure_data import collect_figure_data, write_toy_arrays
 from kinfold.papers.plan import ReproductionPlan
 from kinfold.papers.published import PublishedRow
+from kinfold.papers.step_times import FILE as TIMES
+from kinfold.papers.step_times import TIMED_STEPS, StepTimer
 from kinfold.papers.table_files import COLUMN_GROUPS, TOY, parse_metric
-from kinfold.training.builder import RunBuilder
 from kinfold.training.config.parsing import configure
-from kinfold.training.config.settings import RunConfig
-from kinfold.training.loop.trainer import Trainer
 
 SECONDS = "seconds per step"
 RHO = "rho@2"  # of the training classes, without the largest singular value
-TIMED_STEPS, WARMUP_STEPS = 5, 1  # of every row
 Values = dict[str, dict[str, dict[int, float]]]  # row -> column -> seed -> value
 
 
@@ -110,7 +102,7 @@ def reproduce_table(
         settings = configure(next(iter(rows.values()))).data
         dataset = load(settings.name, settings.root, **settings.options)
         if plan.table.kind == "runtime":
-            yield _time_rows(plan, data, dataset, threads)
+            yield _time_rows(plan, data, folder / data, dataset, threads)
         else:
             yield _train_rows(plan, data, folder / data, workers, watch, jobs)
 
@@ -168,53 +160,18 @@ def _train_rows(
     )
 
 
-def _time_rows(plan: ReproductionPlan, data: str, dataset: Dataset, threads: int) -> Reproduction:
-    """Time training steps. Rows with the same axis value take turns, so that other load affects all of them equally."""
-    ours: Values = {}
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for x in dict.fromkeys(row.x for row in plan.rows):
-            rows = [row for row in plan.rows if row.x == x]
-            configs = [configure(plan.settings[data][row.name]) for row in rows]
-            for row, seconds in zip(rows, _measure_seconds(configs, dataset), strict=True):
-                ours[row.name] = {SECONDS: {plan.seeds[0]: seconds}}
-    finally:
-        torch.set_num_threads(threads_before)
-    note = f"the shortest of {TIMED_STEPS} steps, rows taking turns; {threads} threads, batches read beforehand"
+def _time_rows(plan: ReproductionPlan, data: str, folder: Path, dataset: Dataset, threads: int) -> Reproduction:
+    """Time training steps; rows with the same axis value take turns."""
+    settings = plan.settings[data]
+    axis = dict.fromkeys(row.x for row in plan.rows)
+    groups = [{row.name: settings[row.name] for row in plan.rows if row.x == x} for x in axis]
+    seconds = StepTimer(folder, dataset, threads).measure(groups)
+    ours: Values = {name: {SECONDS: {plan.seeds[0]: value}} for name, value in seconds.items()}
+    note = (
+        f"the shortest of {TIMED_STEPS} steps, rows taking turns; {threads} threads, batches read beforehand; "
+        f"{TIMES} keeps the times"
+    )
     return Reproduction(plan, data, [SECONDS], ours, notes=(note,))
-
-
-def _measure_seconds(configs: list[RunConfig], dataset: Dataset) -> list[float]:
-    """The shortest step of every configuration."""
-    steps = TIMED_STEPS + WARMUP_STEPS
-    with torch.random.fork_rng(devices=[]):
-        trainers = [RunBuilder(config, dataset, World.current()).build_trainer(None, []) for config in configs]
-        batches = [cycle(_read_batches(trainer, steps)) for trainer in trainers]
-        durations: list[list[float]] = [[] for _ in trainers]
-        for number in range(steps):
-            for trainer, trainer_batches, seconds in zip(trainers, batches, durations, strict=True):
-                start = time.perf_counter()
-                _take_step(trainer, next(trainer_batches), number)
-                seconds.append(time.perf_counter() - start)
-    return [min(seconds[WARMUP_STEPS:]) for seconds in durations]
-
-
-def _read_batches(trainer: Trainer, count: int) -> list[Batch]:
-    if not trainer.sampler.ready:
-        assert trainer.embed is not None
-        embeddings = trainer.embed(trainer.model)
-        trainer.sampler.update(torch.arange(embeddings.shape[0]), embeddings)
-    trainer.batches.set_epoch(0)
-    trainer.model.train()
-    return [batch for batch, _ in zip(trainer.batches, range(count), strict=False)]
-
-
-def _take_step(trainer: Trainer, batch: Batch, number: int) -> None:
-    trainer.optimizer.zero_grad()
-    trainer.step(batch, number)
-    trainer.optimizer.step()
-    synchronize(trainer.step.device)
 
 
 def _read_rho(bench: Bench, data: str, row: str) -> dict[int, float]:

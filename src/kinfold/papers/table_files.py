@@ -42,6 +42,7 @@ class _Head:
     runs: int | None = None
     spread: Spread | None = None
     caveats: list[str] = field(default_factory=list)
+    axis: str | None = None
     vary: dict[str, Any] = field(default_factory=dict)
 
 
@@ -136,6 +137,7 @@ def _build(name: str, tables: Mapping[str, Any]) -> PublishedTable:
         tuple(head.caveats),
         head.vary,
         rows,
+        head.axis,
     )
 
 
@@ -155,6 +157,8 @@ def _check_head(head: _Head) -> None:
         _check_names(head.data, registry.names("datasets"), "table.data", "the data sets")
     if head.kind == "curve" and not head.vary:
         raise ValueError("a curve needs [table.vary], its axis")
+    if head.axis is not None and not head.vary:
+        raise ValueError("table.axis names the axis of a curve: give [table.vary] too, or leave it out")
     if head.kind in WITHOUT_AXIS and head.vary:
         raise ValueError(f'[table.vary] is the axis of a curve, and kind = "{head.kind}" has none')
     lengths = {len(values) if isinstance(values, list) else 0 for values in head.vary.values()}

@@ -10,12 +10,14 @@ from kinfold.papers import toy
 from kinfold.papers.figure_data import write_toy_arrays
 from kinfold.papers.map_pictures import find_dense_regions, thin_out
 from kinfold.papers.plan import PlanOptions, plan_table
-from kinfold.papers.published import load_table
+from kinfold.papers.published import list_tables, load_table
 from kinfold.papers.reproduce import Reproduction
+from kinfold.papers.small_scale import SmallScale
 from kinfold.report.figures.style import use_style
 from kinfold.report.reproduction import write_reproduction
 from kinfold.report.reproduction.figures import draw_figures
 from kinfold.report.reproduction.selection import create_looks, select_rows, summarize
+from tests.papers.features import feature_file
 
 
 @cache
@@ -76,6 +78,8 @@ def test_rows_with_and_without_are_beside_each_other():
     heights = [patch.get_height() for patch in axes.patches]
     assert heights == pytest.approx([1, 3, 5, 7, 9, 2, 4, 6, 8, 10])  # without, then with
     assert {"without", "with", "published"} == {*legend_texts(figure)}
+    assert axes.get_ylim()[0] == 0.0  # lengths of bars are compared
+    assert [text.get_text() for text in axes.texts] == ["+1.0"] * 5  # with minus without
 
 
 def test_a_row_and_the_row_without_what_it_adds_share_a_color():
@@ -90,6 +94,29 @@ def test_running_times_are_bars_in_groups():
     (figure,) = draw(result).values()
     assert len(figure.axes[0].patches) == len(result.plan.rows) == 35
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["80", "160", "320", "480", "640"]
+    assert figure.axes[0].get_xlabel() == "batch size"
+    assert len({patch.get_hatch() for patch in figure.axes[0].patches}) == 7  # nothing depends on color
+
+
+def test_an_axis_shows_what_was_run_below_what_the_paper_has(tmp_path):
+    small = SmallScale(1, feature_file(tmp_path))
+    plan = plan_table(load_table("dro/imbalance-512"), PlanOptions(small=small))
+    ours = {row.name: {"recall@1": {0: 0.5}} for row in plan.rows}
+    (figure,) = draw(Reproduction(plan, "in-shop", ["recall@1"], ours)).values()
+    (axes,) = figure.axes
+    sizes = [plan.settings["in-shop"][f"semihard@{size}"]["sampler"]["batch_size"] for size in (80, 640)]
+    ticks = [text.get_text() for text in axes.get_xticklabels()]
+    assert (ticks[0], ticks[-1]) == (f"80\n{sizes[0]}", f"640\n{sizes[1]}")
+    assert axes.get_xlabel() == (
+        "batch size (more negatives per positive to the right)\nsecond line: what was run here"
+    )
+
+
+@pytest.mark.parametrize("name", list_tables())
+def test_every_axis_has_a_name_that_readers_know(name):
+    table = load_table(name)
+    assert (table.axis is None) == (not table.vary)
+    assert table.axis is None or ("." not in table.axis and "_" not in table.axis)
 
 
 def test_recall_is_drawn_against_the_decay_of_the_spectrum(tmp_path):

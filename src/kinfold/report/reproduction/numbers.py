@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kinfold.data.items import Array
+from kinfold.papers.comparison import find_axis_value
 from kinfold.papers.published import PublishedRow
 from kinfold.papers.reproduce import RHO, SECONDS, Reproduction
 from kinfold.report.figures.style import add_legend, choose_size, create_figure, escape_text
@@ -19,9 +19,11 @@ from kinfold.report.reproduction.selection import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Looks = Mapping[str, Look]
+HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++++", "oooo")  # so that bars do not depend on color
 PUBLISHED: dict[str, Any] = {
     "marker": "x",
     "color": "#444444",
@@ -55,9 +57,7 @@ def draw_lines(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
             axes.plot(x, numbers, **published)
     if published is not None:
         axes.plot([], [], **PUBLISHED, label="published")
-    if any(not isinstance(value, int | float) for value in values):
-        axes.set_xticks([*position_of.values()], [str(value) for value in values])
-    axes.set_xlabel(escape_text(next(iter(reproduction.plan.table.vary), "")))
+    _label_axis(axes, reproduction, rows, [*position_of.values()])
     axes.set_ylabel(escape_text(label_column(column)))
     add_legend(axes, len(lines) + 1)
     return figure
@@ -89,7 +89,10 @@ def draw_rows(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: L
 
 
 def draw_pairs(reproduction: Reproduction, rows: Sequence[PublishedRow], column: str) -> "Figure":
-    """Draw bars of every method without and with what the paper adds, with intervals and published numbers."""
+    """Draw bars of every method without and with what the paper adds, with intervals and published numbers.
+
+    Bars begin at zero, so that their lengths can be compared. The difference is printed above each pair.
+    """
     by_name = {row.name: row for row in rows}
     pairs = [(by_name[row.without], row) for row in rows if row.without in by_name]
     figure, axes = create_figure((max(4.6, 0.62 * len(pairs) + 1.6), 3.6))
@@ -104,7 +107,7 @@ def draw_pairs(reproduction: Reproduction, rows: Sequence[PublishedRow], column:
         axes.errorbar(x[spread], ours[spread, 0], ours[spread, 1], color="black", linestyle="none", capsize=2)
         axes.plot(x, [get_published(row, reproduction.data, column)[0] for row in members], **PUBLISHED)
     axes.plot([], [], **PUBLISHED, label="published")
-    _fit_bars(axes)
+    _add_differences(axes, reproduction, pairs, column)
     labels = [escape_text(base.label, 170.0) for base, _ in pairs]
     axes.set_xticks(range(len(pairs)), labels, rotation=30, ha="right", fontsize=7)
     axes.set_ylabel(escape_text(label_column(column)))
@@ -122,9 +125,9 @@ def draw_bars(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: L
         seconds = {row.x: summarize(reproduction.ours.get(row.name, {}).get(SECONDS, {}), SECONDS)[0] for row in points}
         x = np.arange(len(values)) - 0.4 + (number + 0.5) * width
         heights = [seconds.get(value, np.nan) for value in values]
-        axes.bar(x, heights, width, color=looks[name].style.color, label=escape_text(points[0].label))
-    axes.set_xticks(range(len(values)), [str(value) for value in values])
-    axes.set_xlabel(escape_text(next(iter(reproduction.plan.table.vary), "")))
+        fill: dict[str, Any] = {"color": looks[name].style.color, "hatch": HATCHES[number % len(HATCHES)]}
+        axes.bar(x, heights, width, edgecolor="white", linewidth=0.4, label=escape_text(points[0].label), **fill)
+    _label_axis(axes, reproduction, rows, range(len(values)))
     axes.set_ylabel(SECONDS)
     add_legend(axes, max(7, len(lines)))
     return figure
@@ -155,12 +158,45 @@ def draw_decay(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
     return figure
 
 
-def _fit_bars(axes: Any) -> None:
-    """Start the axis of bars near the smallest, so that differences can be seen; the axis says so."""
-    heights: Array = np.array([patch.get_height() for patch in axes.patches])
-    heights = heights[np.isfinite(heights) & (heights > 0)]
-    if len(heights):
-        axes.set_ylim(bottom=max(0.0, float(heights.min()) - 0.5 * float(np.ptp(heights)) - 1.0))
+def _add_differences(
+    axes: "Axes", reproduction: Reproduction, pairs: Sequence[tuple[PublishedRow, PublishedRow]], column: str
+) -> None:
+    """Print with minus without above each pair, and leave space for it."""
+    highest = 0.0
+    for position, pair in enumerate(pairs):
+        ours = [summarize(reproduction.ours.get(row.name, {}).get(column, {}), column) for row in pair]
+        published = [get_published(row, reproduction.data, column)[0] for row in pair]
+        tops = [mean + np.nan_to_num(half_width) for mean, half_width in ours]
+        top = float(np.nanmax([0.0, *tops, *published]))
+        highest = max(highest, top)
+        difference = ours[1][0] - ours[0][0]
+        if np.isfinite(difference):
+            text: dict[str, Any] = {
+                "ha": "center",
+                "va": "bottom",
+                "fontsize": 7,
+                "xytext": (0, 4),
+                "textcoords": "offset points",
+            }
+            axes.annotate(f"{difference:+.1f}", (position, top), **text)
+    axes.set_ylim(0.0, 1.12 * highest if highest > 0.0 else 1.0)
+
+
+def _label_axis(
+    axes: "Axes", reproduction: Reproduction, rows: Sequence[PublishedRow], positions: Sequence[float]
+) -> None:
+    """Name the axis of a curve, with the paper's values at its ticks; below them those that were run instead."""
+    plan, ran = reproduction.plan, dict[Any, list[str]]()
+    for row in rows:
+        values = ran.setdefault(row.x, [])
+        if row in plan.rows:
+            value = str(find_axis_value(plan, reproduction.data, row))
+            values += [value] * (value not in values)
+    changed = any(values != [str(x)] for x, values in ran.items() if values)
+    ticks = [f"{x}\n{', '.join(values)}" if changed else str(x) for x, values in ran.items()]
+    axes.set_xticks(positions, ticks, fontsize=8)
+    label = plan.table.axis or next(iter(plan.table.vary), "").rpartition(".")[2].replace("_", " ")
+    axes.set_xlabel(escape_text(label, 600.0) + ("\nsecond line: what was run here" if changed else ""))
 
 
 def _group_lines(rows: Sequence[PublishedRow]) -> dict[str, list[PublishedRow]]:
