@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,19 @@ from kinfold.registry import lookup
 
 # its import registers a device for the rest of the process; only `-p tests.on_second_device` does that
 collect_ignore = ["on_second_device.py"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the cases of a `sampled` test as slow, except every n-th of them."""
+    counts = Counter[str]()
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is not None:
+            test = item.nodeid.split("[")[0]
+            if counts[test] % marker.args[0]:
+                item.add_marker("slow")
+            counts[test] += 1
 
 
 @pytest.fixture

@@ -304,6 +304,7 @@ def shorten(arguments):
     return [*arguments, *(argument for key, value in changes.items() for argument in ("--set", f"{key}={value}"))]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:model.init = 'half-whiten' needs more than 128 training images")
 def test_the_commands_of_the_quick_start_run_in_their_order(tmp_path, monkeypatch, capsys):
     for package in ("efficientnet_lite_pytorch", "sklearn"):

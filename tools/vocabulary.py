@@ -36,8 +36,8 @@ PATTERNS = {
     "string": r"\b(a word|in words|words)\b",
     "differentiable zero": r"\bzero with a graph\b",
     "US spelling": (
-        r"(?i)\b\w*(normalis|regularis|generalis|initialis|standardis|colour|neighbour(?!hood Components)|centre|"
-        r"behaviour|catalogue)\w*\b"
+        r"(?i)(normalis|regularis|generalis|initialis|standardis|colour|neighbour(?!hood Components)|centre|"
+        r"behaviour|catalogue)"
         r"|(?<!small-)\bgr[e]y\b"
     ),
 }
@@ -79,6 +79,9 @@ def find_lines(tree: dict[str, str], name: str) -> list[str]:
 
 
 def _find_numbers(path: str, text: str, name: str) -> list[int]:
+    pattern = rf"\b({'|'.join(EMPTY_NAMES)})\b" if name == VARIABLES else PATTERNS[name]
+    if not re.search(pattern, text):
+        return []
     if name != VARIABLES:
         return [number for number, line in enumerate(text.splitlines(), start=1) if re.search(PATTERNS[name], line)]
     nodes = ast.walk(ast.parse(text)) if path.endswith(".py") else ()

@@ -2,20 +2,24 @@
 
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.adaptation.problems import noisy_classes
+from tests.cli.runs import run as run_command
 
 
-def run(*arguments, code=0):
-    result = subprocess.run(
-        [sys.executable, "-m", "kinfold", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == code, result.stderr
-    return result
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """A function that runs a command and checks its exit code."""
+
+    def run_here(*arguments, code=0):
+        result = subprocess.CompletedProcess(arguments, *run_command(capsys, monkeypatch, *arguments))
+        assert result.returncode == code, result.stderr
+        return result
+
+    return run_here
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def features(tmp_path):
     return tmp_path / "rows.npz"
 
 
-def test_the_folder_is_that_of_an_ordinary_run(tmp_path, features):
+def test_the_folder_is_that_of_an_ordinary_run(tmp_path, features, run):
     out = tmp_path / "adapted"
     result = run("adapt", features, "--out", out, "--minutes", "0.001")
     assert "LDA" in result.stdout
@@ -39,6 +43,6 @@ def test_the_folder_is_that_of_an_ordinary_run(tmp_path, features):
     assert again["test"]["recall@1"]["gain"] > 0
 
 
-def test_wrong_input_is_an_error_with_help(tmp_path, features):
+def test_wrong_input_is_an_error_with_help(tmp_path, features, run):
     assert "error: " in run("adapt", tmp_path / "none.npz", "--out", tmp_path / "x", code=2).stderr
     assert "minutes must be greater" in run("adapt", features, "--out", tmp_path / "x", "--minutes", "0", code=2).stderr

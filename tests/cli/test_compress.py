@@ -1,23 +1,27 @@
 """`kinfold compress`: a table of sizes, and the chosen codes in a file."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
+import pytest
 
 from kinfold.embedding import Quantized
+from tests.cli.runs import run as run_command
 
 
-def run(*arguments):
-    result = subprocess.run(
-        [sys.executable, "-m", "kinfold", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """A function that runs a command and returns what it printed."""
+
+    def run_here(*arguments):
+        code, printed, errors = run_command(capsys, monkeypatch, *arguments)
+        assert code == 0, errors
+        return printed
+
+    return run_here
 
 
-def test_the_smallest_good_size_is_written(tmp_path):
+def test_the_smallest_good_size_is_written(tmp_path, run):
     generator = np.random.default_rng(0)
     labels = np.arange(200) % 10
     rows = generator.normal(size=(10, 32))[labels] + 0.3 * generator.normal(size=(200, 32))
@@ -31,7 +35,7 @@ def test_the_smallest_good_size_is_written(tmp_path):
     assert "smallest that is not significantly worse" in run("compress", tmp_path / "rows.npz", "--dims", "32")
 
 
-def test_the_size_of_a_run_is_stored_and_exported(tmp_path):
+def test_the_size_of_a_run_is_stored_and_exported(tmp_path, run):
     import torch
 
     import kinfold
@@ -67,7 +71,7 @@ def test_the_size_of_a_run_is_stored_and_exported(tmp_path):
     assert torch.export.load(tmp_path / "full.pt2").module()(inputs).shape == (120, 24)
 
 
-def test_a_size_of_other_weights_is_refused(tmp_path):
+def test_a_size_of_other_weights_is_refused(tmp_path, run):
     import pytest
 
     import kinfold

@@ -144,6 +144,7 @@ def test_a_stopped_embedding_continues(folder, tmp_path, monkeypatch):
     assert all(np.array_equal(whole[name], again[name]) for name in again.files)
 
 
+@pytest.mark.slow
 def test_a_killed_command_continues(tmp_path):
     out = tmp_path / "glyphs.npz"
     command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--gray", "--out", str(out)]

@@ -1,4 +1,4 @@
-"""`kinfold train` in separate processes; mistakes through the function that the command calls."""
+"""`kinfold train` in a separate process; most of its options through the function that the command calls."""
 
 import json
 import os
@@ -60,6 +60,16 @@ def run(recipe):
     return folder, process
 
 
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """A function like `kinfold`, in this process."""
+
+    def run_here(*arguments):
+        return subprocess.CompletedProcess(arguments, *run_command(capsys, monkeypatch, *arguments))
+
+    return run_here
+
+
 def test_a_run_prints_its_scores_and_its_folder(run):
     folder, process = run
     scores = json.loads((folder / "scores.json").read_text())
@@ -69,46 +79,46 @@ def test_a_run_prints_its_scores_and_its_folder(run):
     assert "step 10/20: validation: recall@1" in process.stderr
 
 
-def test_evaluate_repeats_the_scores_of_the_run(run):
+def test_evaluate_repeats_the_scores_of_the_run(run, command):
     folder, _ = run
     scores = json.loads((folder / "scores.json").read_text())
     for split in ("validation", "test"):
-        process = kinfold("evaluate", folder, "--split", split, "--metrics", "recall@1,map@r", "--json")
+        process = command("evaluate", folder, "--split", split, "--metrics", "recall@1,map@r", "--json")
         assert json.loads(process.stdout)["metrics"] == scores[split]
 
 
-def test_embed_writes_what_evaluate_reads(run):
+def test_embed_writes_what_evaluate_reads(run, command):
     folder, _ = run
     scores = json.loads((folder / "scores.json").read_text())
     out = folder.parent / "test.npz"
-    embedded = kinfold("embed", folder, "--split", "test", "--out", out)
+    embedded = command("embed", folder, "--split", "test", "--out", out)
     assert embedded.returncode == 0, embedded.stderr
-    evaluated = kinfold("evaluate", out, "--metrics", "map@r", "--json")
+    evaluated = command("evaluate", out, "--metrics", "map@r", "--json")
     assert json.loads(evaluated.stdout)["metrics"]["map@r"] == pytest.approx(scores["test"]["map@r"], abs=1e-12)
 
 
-def test_a_dataset_is_embedded_with_a_run_or_with_a_backbone(run, recipe):
+def test_a_dataset_is_embedded_with_a_run_or_with_a_backbone(run, recipe, command):
     folder, _ = run
     source = recipe.parent / "points.npz"
     for option, dim in ((("--run", folder), 8), (("--backbone", "features"), 12)):
         out = folder.parent / f"{dim}.npz"
-        process = kinfold("embed", "features", "--root", source, *option, "--out", out)
+        process = command("embed", "features", "--root", source, *option, "--out", out)
         assert process.returncode == 0, process.stderr
         import numpy as np
 
         assert np.load(out)["embeddings"].shape == (192, dim)
 
 
-def test_a_finished_run_is_not_trained_again(run):
+def test_a_finished_run_is_not_trained_again(run, command):
     folder, first = run
-    again = kinfold("train", "--resume", folder)
+    again = command("train", "--resume", folder)
     assert again.returncode == 0
     assert "is finished" in again.stderr
     assert again.stdout == first.stdout
 
 
-def test_changes_shortcuts_and_json_work_together(recipe, tmp_path):
-    process = kinfold(
+def test_changes_shortcuts_and_json_work_together(recipe, tmp_path, command):
+    process = command(
         "train",
         recipe,
         "--loss",
@@ -127,13 +137,14 @@ def test_changes_shortcuts_and_json_work_together(recipe, tmp_path):
     report = json.loads(process.stdout)
     assert report["inflated"] is True
     assert report["run"] == str(tmp_path / "run")
-    shown = kinfold("train", "--resume", tmp_path / "run").stdout
+    shown = command("train", "--resume", tmp_path / "run").stdout
     assert "test (inflated)" in shown
     assert "the step was selected on the test classes" in shown
 
 
-def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_path):
-    process = kinfold("train", recipe, "--set", "seed=3", "--dry-run", cwd=tmp_path)
+def test_dry_run_prints_the_whole_configuration_and_writes_nothing(recipe, tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    process = command("train", recipe, "--set", "seed=3", "--dry-run")
     assert process.returncode == 0
     assert "seed = 3" in process.stdout
     assert 'selection = "validation"' in process.stdout
@@ -161,9 +172,10 @@ def test_a_run_starts_from_the_weights_of_another(run, recipe, tmp_path, capsys,
     assert json.loads((out / "environment.json").read_text())["start"]["run"] == str(folder)
 
 
-def test_without_a_folder_runs_are_numbered(recipe, tmp_path):
+def test_without_a_folder_runs_are_numbered(recipe, tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for number in (1, 2):
-        process = kinfold("train", recipe, "--set", "training.steps=1", cwd=tmp_path)
+        process = command("train", recipe, "--set", "training.steps=1")
         assert process.returncode == 0, process.stderr
         assert (tmp_path / "runs" / f"points-{number}" / "scores.json").is_file()
 

@@ -29,11 +29,13 @@ def check(name, backend, **options):
     torch.testing.assert_close(leaf.grad, slope, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n)])
 def test_one_graph_on_labels(name):
     check(name, "eager")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n) and not has_proxies(n)])
 def test_one_graph_on_a_reference_set(name):
     r, z = batch(32, dtype=torch.float32)
@@ -47,6 +49,7 @@ def test_one_graph_on_triplets(name):
     check(name, "eager", tuples=kinfold.miners.create("hard")(x, y))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n)])
 def test_large_batches_are_left_to_one_operator(name, monkeypatch):
     monkeypatch.setattr(opaque, "OPAQUE_PAIRS", 1)

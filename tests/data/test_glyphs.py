@@ -95,3 +95,19 @@ def test_a_changed_font_is_named(tmp_path):
     (tmp_path / "DejaVuSerif.ttf").unlink()
     with pytest.raises(ValueError, match=r"DejaVuSerif\.ttf is missing"):
         glyphs(fonts=tmp_path)
+
+
+def test_fewer_classes_are_spread_over_all_and_half_of_them_train(data):
+    few = kinfold.data.load("glyphs", classes=41)
+    train, test = few.subset("train"), few.subset("test")
+    assert (len(train.classes), len(test.classes)) == (21, 20)
+    positions = [data.classes.index(name) for name in few.classes]
+    assert positions == sorted(positions)
+    assert positions[0] < 60
+    assert positions[-1] > 1700
+    rows = (data.labels == positions[5]).nonzero().squeeze(1)
+    assert few.labels.unique().tolist() == [*range(41)]
+    assert (few.items.array()[(few.labels == 5).numpy()] == data.items.array()[rows.numpy()]).all()
+    for count in (1, 1936):
+        with pytest.raises(ValueError, match=f"classes must be 2 to 1935, got {count}"):
+            kinfold.data.load("glyphs", classes=count)

@@ -87,6 +87,7 @@ def test_a_second_writer_of_the_same_file_is_refused_and_disturbs_nothing(datase
     assert is_complete(out)
 
 
+@pytest.mark.slow
 def test_two_commands_at_once_leave_one_complete_file(tmp_path):
     out = tmp_path / "f.npz"
     command = [sys.executable, "-m", "kinfold", "embed", "glyphs", "--split", "test", "--gray", "--out", str(out)]

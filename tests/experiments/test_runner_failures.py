@@ -46,6 +46,7 @@ def test_a_run_that_raises_is_reported_and_the_others_finish(tmp_path, faults, f
     assert {row["stage"] for row in read_results(tmp_path / "bench") if row["method"] == "good"} == {"train", "test"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_reported_and_replaced(tmp_path, faults, capsys, monkeypatch):
     """Killed as the kernel does it where memory is short, and ended with an exit code, one after the other."""
     monkeypatch.setattr(import_module("kinfold.experiments.runner"), "ATTEMPTS", 1)  # the last one is what is reported

@@ -92,6 +92,7 @@ def killed_and_continued(file, folder, jobs, kills, moment):
     return before
 
 
+@pytest.mark.slow
 def test_killed_when_it_works_and_continued_gives_the_same_results(tmp_path, expected):
     file, wanted = expected
     source = random.Random(0)

@@ -56,6 +56,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("with_index", [False, True], ids=["", "with an index"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("change", CHANGES)

@@ -7,6 +7,7 @@ import pytest
 from tests import torchrun
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_every_process_gets_the_result_of_a_single_one(world_size, tmp_path):
     out = tmp_path / "results.json"

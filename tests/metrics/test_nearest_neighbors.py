@@ -20,6 +20,7 @@ def expected(x, gallery, distance, k):
     return torch.tensor(np.stack([order[:k] for order in orders]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -34,6 +34,7 @@ def test_values_beyond_the_scale_are_cut():
     assert codes.tolist() == [[-127, 102]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS.values())
 @pytest.mark.parametrize("precision", ["float32", "int8", "binary"])
 def test_a_file_returns_codes_for_any_batch_size(name, precision, tmp_path):

@@ -72,6 +72,7 @@ def photos(tmp_path_factory):
     return dataset, torch.from_numpy(features[rows].astype(np.float32))
 
 
+@pytest.mark.slow
 def test_photos_of_one_kind_lie_together_and_near_their_stored_features(embedder, photos):
     dataset, stored = photos
     chosen = create_pipeline(embedder.backbone.pipeline)

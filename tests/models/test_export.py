@@ -47,6 +47,7 @@ def answers(path, inputs):
         return torch.export.load(path).module()(inputs).numpy()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FORMATS.values())
 @pytest.mark.parametrize("unit", [True, False])
 @pytest.mark.parametrize("normalize", [IMAGENET, BN_INCEPTION], ids=["imagenet", "bgr"])

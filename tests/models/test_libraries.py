@@ -361,5 +361,6 @@ def test_a_model_in_the_cache_of_the_hub_is_found_by_its_name(folder, tmp_path, 
     (commit.parents[1] / "refs").mkdir()
     (commit.parents[1] / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # do not wait for a network
     embedder = models.create("transformers/somebody/small", weights="pretrained").eval()
     assert torch.equal(embedder.backbone(images()), network(images()).last_hidden_state)

@@ -112,6 +112,7 @@ def test_mismatched_sizes_are_errors_with_a_fix(options, message):
         kinfold.registry.create("heads", "relational", **arguments)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
 @pytest.mark.parametrize("kind", ["relational", "independent", "full"])
 def test_an_exported_file_gives_the_same_embeddings(name, kind, tmp_path):

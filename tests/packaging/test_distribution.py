@@ -124,6 +124,7 @@ kinfold.list("losses") + 1
 """
 
 
+@pytest.mark.slow
 def test_a_users_mypy_reads_our_types(wheel, tmp_path):
     """In an environment of its own, with the wheel unpacked in it as pip does; torch is that of the tests."""
     environment = tmp_path / "environment"

@@ -11,6 +11,7 @@ LOSSES = ["proxy-anchor", "dro-max"]
 SHORT = ["training.steps=40", "schedule.warmup=4", "evaluation.every=10", "evaluation.diagnose=never"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_training_beats_the_start(tmp_path, loss):
     glyphs = kinfold.data.load("glyphs")

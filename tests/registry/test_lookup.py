@@ -34,6 +34,7 @@ def test_losses_load_only_what_they_need():
     assert packages == {"registry", "pairs", "miners", "losses"}
     heavy = {"matplotlib", "typer", "click", "rich", "pandas", "sklearn", "scipy", "plotly", "tensorboard", "PIL"}
     assert not heavy & {name.split(".")[0] for name in loaded}
+    assert "torch._dynamo" not in loaded  # the compiler of torch takes a second
 
 
 def test_packages_are_attributes():

@@ -75,6 +75,7 @@ def test_a_plugin_is_listed_created_and_accepted_by_the_command(worst_pair, own_
     plugins.load(str(worst_pair))  # a second time is no mistake
 
 
+@pytest.mark.slow
 def test_workers_of_a_bench_load_the_plugin(tmp_path, worst_pair):
     method = [{"name": "own", "loss": {"name": "worst-pair"}}, {"name": "contrastive"}]
     file, folder = write_suite(tmp_path, method=method), tmp_path / "bench"

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 import kinfold
@@ -35,6 +36,7 @@ def global_epochs():
     return [list(sampler) for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_lightning_trains_on_new_global_batches_in_every_epoch(tmp_path):
     """With DDP on two processes, from the start and from a checkpoint; Lightning's own sampler is refused."""
     first, second = launch("tests.samplers.lightning_run", tmp_path)

@@ -37,6 +37,7 @@ def test_sampled_classes_are_refused_because_the_device_has_no_sparse_tensors(tm
         run("sampled classes", tmp_path / "second", "second")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in ("dropout", "sampled classes")])
 def test_a_run_ends_like_one_on_the_cpu(variant, tmp_path):
     run(variant, tmp_path / "cpu", "cpu")

@@ -117,6 +117,7 @@ def test_a_correct_loss_passes():
     assert report["memory growth"].message == "power 2.0 of the batch size"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fault", [name.removeprefix("_").replace("_", " ") for name in vars(Faulty) if not name.startswith("__")]
 )

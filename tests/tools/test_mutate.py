@@ -140,6 +140,7 @@ def change(text):
     return changes
 
 
+@pytest.mark.slow
 def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatch):
     copy = Copy(tree)
     try:

@@ -86,6 +86,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(name, tmp_path):
     before = torch.get_num_threads()
@@ -130,6 +131,7 @@ def launched(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_two_ranks_have_the_gradient_and_the_terms_of_one_process(launched):
     reports = json.loads((launched / "steps.json").read_text())
     assert len(reports) == 2

@@ -1,70 +1,52 @@
-"""`kinfold demo`: compare several losses on glyphs, with a table and a report, in a few minutes."""
+"""`kinfold demo`: compare losses on glyphs, then search, choose a threshold and write a page."""
 
 import json
-import sys
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kinfold.cli.terminal import echo
 
-if TYPE_CHECKING:
-    from kinfold.demo import DemoRow
-
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs, the table and the report.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs, the tables and the report.")] = Path(
         "results/demo"
     ),
     steps: Annotated[int | None, typer.Option(help="Training steps of each run; fewer for a quick look.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one for each core if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Train a small network with four losses and two seeds on characters, and compare on unseen characters.
+    """Train a small network with four losses and three seeds on characters, compare on unseen characters, and use it.
 
     Example: `kinfold demo --out results/demo`
 
     After a stop, the same command continues; finished runs are not trained again.
     """
-    from kinfold.cli.demo_progress import ProgressLines
-    from kinfold.cli.progress import show_progress
-    from kinfold.demo import REUSED, STEPS, list_run_names, run_demo
+    from kinfold.cli.bench_progress import show_bench_progress
+    from kinfold.demo import build_suite, run_demo
+    from kinfold.experiments import Interrupted
     from kinfold.report import collect_content, write_page
-    from kinfold.training.loop.signals import Stopped
 
+    count = len(os.sched_getaffinity(0)) if jobs is None else jobs
     try:
-        with show_progress(enabled=not as_json) as bars:
-            # without a terminal there are no bars
-            progress = bars or (None if as_json else ProgressLines(list_run_names(), REUSED))
-            rows = run_demo(out, STEPS if steps is None else steps, progress)
-            page = write_page(collect_content(out, progress=progress), out / "report.html")
-    except Stopped as stopped:
-        echo(f"{stopped}, saved; the same command continues", err=True)
-        raise typer.Exit(128 + stopped.signal) from None
+        with show_bench_progress(enabled=not as_json) as watch:
+            result = run_demo(out, build_suite(steps), jobs=count, watch=watch)
+    except Interrupted:
+        echo("interrupted, everything is saved; the same command continues", err=True)
+        raise typer.Exit(130) from None
+    page = write_page(collect_content(out), out / "report.html")
     if as_json:
-        scores = {row.method: row.scores for row in rows}
-        echo(json.dumps({"report": str(page), "scores": scores}, indent=2))
-    else:
-        _print_rows(rows, out, page)
-
-
-def _print_rows(rows: "list[DemoRow]", out: Path, page: Path) -> None:
-    from rich.table import Table
-
-    from kinfold.cli.console import Console
-    from kinfold.demo import MEAN_AND_RANGE, METRICS, format_scores
-
-    table = Table(title=f"characters not seen in training: {MEAN_AND_RANGE}")
-    table.add_column("method")
-    for name in METRICS:
-        table.add_column(f"{name}, %", justify="right")
-    for row in rows:
-        table.add_row(row.method, *format_scores(row))
-    console = Console(file=sys.stdout)
-    console.print(table)
-    for line in (
-        "the report has the same means with 95 % intervals, which with two seeds are much wider than this range",
-        f"the table, every score and every run are in {out}",
-        f"open the report in a browser: {page.resolve()}",
+        facts = {"report": str(page), "best": result.best, "pixels": result.pixels}
+        calibration = result.calibration.to_dict()
+        echo(json.dumps({**facts, "calibration": calibration, "bench": result.bench.to_dictionary()}, indent=2))
+        return
+    folder = result.run.folder
+    for title, command, text in (
+        ("Compare", f"kinfold bench --resume {out}", result.describe_comparison()),
+        ("Search", f"kinfold search {folder} '#{result.neighbors.query.index}'", result.describe_search()),
+        ("Threshold", f"kinfold calibrate {folder}", "\n".join(result.calibration.describe())),
+        ("Look", f"kinfold report {out}", f"open in a browser: {page.resolve()}"),
     ):
-        console.print(line, highlight=False, soft_wrap=True)
+        echo(f"\n{title}  ({command})\n{text}")

@@ -25,24 +25,29 @@ _BASELINE = 20  # pixels from the top
 Font = ImageFont.FreeTypeFont
 
 
-def glyphs(fonts: Path | str | None = None) -> Dataset:
+def glyphs(fonts: Path | str | None = None, classes: int | None = None) -> Dataset:
     """Draw characters in up to 22 typefaces, white on black, 28 x 28 pixels; half of the classes train, half test.
 
     Drawing takes a few seconds, once per process.
 
     Args:
         fonts: Folder of the font files; that of the installed matplotlib if left out.
+        classes: How many characters, half of them for training; they are spread evenly over all characters. All if
+            left out.
 
     Returns:
         A dataset of uint8 images (28, 28).
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: A font is missing, or is not the one that the dataset was made with.
+        ValueError: A font is missing, or is not the one that the dataset was made with; or there are not so many
+            classes.
     """
     folder = _find_matplotlib_fonts() if fonts is None else Path(fonts)
-    images, labels = _draw_all(str(folder))
-    names, split = _list_class_names(), np.array([entry[2] for entry in _read_manifest()["classes"]])
+    chosen = _choose_classes(classes)
+    images, labels = _draw_classes(str(folder), chosen)
+    entries = [_read_manifest()["classes"][number] for number in chosen]
+    names, split = tuple(chr(codes[0]) for codes, _, _ in entries), np.array([entry[2] for entry in entries])
     return Dataset("glyphs", Rows(images), torch.from_numpy(labels), names, split[labels])
 
 
@@ -58,13 +63,30 @@ def open_font(path: Path) -> Font:
     return ImageFont.truetype(str(path), _EM, layout_engine=ImageFont.Layout.BASIC)
 
 
+def _choose_classes(count: int | None) -> tuple[int, ...]:
+    """Positions in the manifest: all, or evenly spread ones, half of them of each split."""
+    splits = np.array([entry[2] for entry in _read_manifest()["classes"]])
+    if count is None:
+        return tuple(range(len(splits)))
+    if not 2 <= count <= len(splits):
+        raise ValueError(f"glyphs has {len(splits)} classes: classes must be 2 to {len(splits)}, got {count}")
+    test = min(count // 2, int((splits == "test").sum()))
+    chosen = []
+    for name, share in (("train", count - test), ("test", test)):
+        members = np.flatnonzero(splits == name)
+        chosen += members[np.arange(share) * len(members) // share].tolist()
+    return tuple(sorted(chosen))
+
+
 @cache
-def _draw_all(folder: str) -> tuple[Array, Array]:
+def _draw_classes(folder: str, chosen: tuple[int, ...]) -> tuple[Array, Array]:
+    """Images and labels, sorted by label; a label is a position in `chosen`."""
     manifest = _read_manifest()
     images, labels = [], []
     for face, entry in enumerate(manifest["faces"]):
         font = open_font(_verify_font(Path(folder) / entry["file"], entry["sha256"]))
-        for label, (codes, choices, _) in enumerate(manifest["classes"]):
+        for label, number in enumerate(chosen):
+            codes, choices, _ = manifest["classes"][number]
             if choices[face] != ".":
                 images.append(draw_character(font, codes[int(choices[face])]))
                 labels.append(label)
@@ -78,11 +100,6 @@ def _draw_all(folder: str) -> tuple[Array, Array]:
 def _read_manifest() -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(MANIFEST.read_text())
     return manifest
-
-
-def _list_class_names() -> tuple[str, ...]:
-    """The first character of each class."""
-    return tuple(chr(codes[0]) for codes, _, _ in _read_manifest()["classes"])
 
 
 def _find_matplotlib_fonts() -> Path:

@@ -98,10 +98,12 @@ class ProxyLoss(Loss):
         has_labels = labels is not None and relation is None
         if self._uses_all or not self.training or not (has_labels or self._fits(relation)):
             return super().forward(embeddings, labels, **options)
-        value: Tensor = self._forward_sampled(embeddings, labels, options)
+        # the number of classes depends on the labels, so this is not compiled
+        from kinfold.losses.uncompiled import run_uncompiled
+
+        value: Tensor = run_uncompiled(self._forward_sampled, embeddings, labels, options)
         return value
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the number of classes depends on the labels
     def _forward_sampled(self, embeddings: Tensor, labels: Labels | None, options: dict[str, Any]) -> Tensor:
         """Compute the loss with the parameters of the drawn classes in place of those of all classes."""
         assert self.proxies is not None

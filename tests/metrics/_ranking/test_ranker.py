@@ -87,6 +87,7 @@ def exact_ranks(kind, distance):
 PATHS_AND_DISTANCES = [(p, d) for p in PATHS for d in DISTANCES if "int8" not in p or d != "euclidean"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("path", "distance"), PATHS_AND_DISTANCES)
 def test_every_path_gives_the_same_ranks(path, distance, kind, monkeypatch):

@@ -40,6 +40,7 @@ def expected_ranks(kind, distance):
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("way", WAYS)

@@ -155,6 +155,7 @@ def test_sections_without_data_say_so(browser, folder):
         assert "interrupted before its first evaluation" in shown.locator("header .notice").inner_text()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", [*fake_content.make_empty()])
 def test_a_content_without_one_part_still_opens(browser, folder, key):
     content = {name: value for name, value in fake_content.make_content(points=30).items() if name != key}
@@ -163,6 +164,7 @@ def test_a_content_without_one_part_still_opens(browser, folder, key):
         assert "could not be drawn" not in shown.locator("main").inner_text()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "key",
     ["map", "neighbors", "thumbnails", "best", "worst", "confused", "curves", "histogram", "spectra", "diagnostics"],

@@ -114,6 +114,7 @@ def test_a_diverged_run_ends_with_its_best_weights_and_reports_the_reason(tmp_pa
     assert run.events[-1]["loss"] is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("variant", ["margin", "dropout", "gc", "micro-batch", "mixup", "images", "workers"])
 def test_training_neither_uses_nor_changes_global_random_states(variant, tmp_path):
     states = []

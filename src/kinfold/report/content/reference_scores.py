@@ -34,7 +34,7 @@ def read_references(folder: Path, data: str, result: str) -> dict[str, dict[str,
         return {}
     if CHECKSUM_KEY in document:  # a file written by hand has none
         document = read_result(path, SHAPE, folder)
-    if result != "test" or document["data"] != data:
+    if result not in ("test", "separated") or document["data"] != data:
         return {}
     return {name: _group_by_metric(repeats) for name, repeats in document["rows"].items()}
 
