@@ -107,7 +107,7 @@ def test_fewer_classes_are_spread_over_all_and_half_of_them_train(data):
     assert positions[-1] > 1700
     rows = (data.labels == positions[5]).nonzero().squeeze(1)
     assert few.labels.unique().tolist() == [*range(41)]
-    assert (few.items.array()[(few.labels == 5).numpy()] == data.items.array()[rows.numpy()]).all()
+    assert (pixels(few)[(few.labels == 5).numpy()] == pixels(data)[rows.numpy()]).all()
     for count in (1, 1936):
         with pytest.raises(ValueError, match=f"classes must be 2 to 1935, got {count}"):
             kinfold.data.load("glyphs", classes=count)
