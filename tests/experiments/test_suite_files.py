@@ -7,10 +7,18 @@ import pytest
 import kinfold
 from kinfold.experiments import read_suite
 from kinfold.experiments.schedule import is_searched
+from kinfold.registry import plugins
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "suites"
 
 
+@pytest.fixture
+def quarter_glyphs(own_names):
+    """The data set that `--plugin` adds."""
+    plugins.load(str(FOLDER.parent / "quarter_glyphs.py"))
+
+
+@pytest.mark.usefixtures("quarter_glyphs")
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_method_of_our_suites_has_a_valid_recipe(path):
     suite = read_suite(path)  # checks every method on every data set

@@ -153,6 +153,7 @@ def draw_decay(reproduction: Reproduction, rows: Sequence[PublishedRow], looks: 
             label=escape_text(row.label),
         )
     axes.set_xlabel(f"{RHO} of the training classes")
+    axes.locator_params(axis="x", nbins=6)  # numbers with many digits are wide
     axes.set_ylabel(escape_text(label_column(column)))
     add_legend(axes, max(7, len(rows)))
     return figure

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, Array]
 Looks = Mapping[str, Look]
+POINT_AREA = 10_000  # of all points of a map together, in square points
 MAX_POINTS = 2_000  # of a curve, which are far more than a figure can show
 
 
@@ -82,7 +83,8 @@ def draw_picture_map(row: PublishedRow, arrays: Arrays) -> "Figure":
     grid = figure.add_gridspec(max(1, len(zooms)), 4)
     main = figure.add_subplot(grid[:, :3] if len(zooms) else grid[:, :])
     colors = _color_classes(labels)
-    main.scatter(plane[:, 0], plane[:, 1], s=3, c=colors, linewidths=0, rasterized=True)
+    size = float(np.clip(POINT_AREA / len(plane), 3, 25))
+    main.scatter(plane[:, 0], plane[:, 1], s=size, c=colors, linewidths=0, rasterized=True)
     if "pictures" in arrays:
         _add_pictures(main, arrays, colors, np.arange(len(arrays["picture_items"])), 0.34)
     _frame(main, escape_text(row.label))
