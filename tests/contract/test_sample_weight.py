@@ -65,7 +65,8 @@ def test_weights_of_one_change_nothing(name, tiling):
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
+# adaface compares lengths with those of the whole batch, whatever the weights
+@pytest.mark.parametrize("name", [name for name in WEIGHTED if name != "adaface"])
 def test_an_anchor_of_weight_n_counts_n_times(name, tiling):
     actual = gradient(make(name).double(), X, Y, sample_weight=COUNTS.double())
     torch.testing.assert_close(actual, repeat_anchors(name, X, COUNTS), rtol=1e-9, atol=1e-11)

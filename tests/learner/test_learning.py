@@ -92,7 +92,8 @@ def test_every_miner_works_with_a_loss_that_takes_it(miner):
 
 def test_auto_mines_for_the_losses_that_need_it_and_for_no_other():
     by_distance, hard = {"margin", "contrastive"}, {"lifted", "generalized-lifted", "hap2s", "nt-xent", "supcon"}
-    assert dict.fromkeys(by_distance, "distance-weighted") | dict.fromkeys(hard, "multi-similarity") == DEFAULT_MINERS
+    expected = dict.fromkeys(by_distance, "distance-weighted") | dict.fromkeys(hard, "multi-similarity")
+    assert expected | {"soft-margin-triplet": "hard"} == DEFAULT_MINERS
     rows, labels = blobs()
     curves = {}
     for loss in ("margin", "contrastive", "triplet"):

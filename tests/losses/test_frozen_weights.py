@@ -51,3 +51,16 @@ def test_circle():
         free + masked_logsumexp(80 * (s + 0.4).clamp(min=0) * (s - 0.4), RELATION.negatives)
     )
     assert (slope(free[VALID].mean(), leaf) - expected).abs().max() > 0.1
+
+
+def test_adaface():
+    loss = make("adaface", concentration=1.5, scale=8.0).double()
+    leaf = X.clone().requires_grad_()
+    lengths = X.norm(dim=1)
+    quality = (1.5 * (lengths - lengths.mean()) / (lengths.std(correction=0) + 1e-3)).clamp(-1, 1)
+    similarity = cosine(leaf, loss.proxies.detach())
+    target = similarity.gather(1, Y[:, None]).squeeze(1)
+    theta = (target.acos() - 0.4 * quality).clamp(0, torch.pi)
+    logits = 8.0 * similarity.scatter(1, Y[:, None], (theta.cos() - 0.4 * (1 + quality))[:, None])
+    expected = slope(torch.nn.functional.cross_entropy(logits, Y), leaf)
+    torch.testing.assert_close(gradient(loss, X, Y)[1], expected, rtol=1e-6, atol=1e-8)

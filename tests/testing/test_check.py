@@ -11,6 +11,7 @@ from tests.problems import LOSSES, make
 EXCEPTIONS = {
     "circle": {"gradient"},  # its weights carry no gradient, by definition
     "hap2s": {"gradient"},
+    "adaface": {"gradient"},  # the same of the quality of each sample
     # anchors x positives x references, by definition
     "smooth-ap": {"memory growth"},
     "pnp": {"memory growth"},

@@ -18,7 +18,7 @@ from kinfold.pairs.measures import safe_sqrt
 _NEAR = 1e-3
 
 
-def add_angular_margin(cosine: Tensor, margin: float, squared_distance: Tensor | None = None) -> Tensor:
+def add_angular_margin(cosine: Tensor, margin: float | Tensor, squared_distance: Tensor | None = None) -> Tensor:
     """cos(theta + margin) from cos(theta), and cos(theta) - margin sin(margin) if theta + margin exceeds pi.
 
     Uses no arccos, whose slope is infinite at both ends: an embedding that equals its class vector has a finite
@@ -26,7 +26,7 @@ def add_angular_margin(cosine: Tensor, margin: float, squared_distance: Tensor |
 
     Args:
         cosine: cos(theta), any shape.
-        margin: Added angle, in radians.
+        margin: Added angle in radians, in [0, pi); a number, or a tensor that broadcasts to `cosine`.
         squared_distance: Squared distance of the same unit vectors; gives the sine where 1 - cos^2 would lose digits.
 
     Returns:
@@ -36,20 +36,31 @@ def add_angular_margin(cosine: Tensor, margin: float, squared_distance: Tensor |
         >>> add_angular_margin(torch.tensor([1.0, 0.0]), 0.5).round(decimals=4)
         tensor([ 0.8776, -0.4794])
     """
+    angle = torch.as_tensor(margin, dtype=cosine.dtype, device=cosine.device)
+    cos, sin = angle.cos(), angle.sin()
+    shifted = cosine * cos - measure_sine(cosine, squared_distance) * sin
+    return torch.where(cosine > -cos, shifted, cosine - angle * sin)
+
+
+def get_cosines(targets: TargetLogits, scale: float) -> Tensor:
+    """Return cos(theta) of the targets, (B, W), whose logits are scale * cos(theta)."""
+    cosine = targets.logits / scale
+    return cosine + (cosine.clamp(-1.0, 1.0) - cosine).detach()  # a cosine rounded above one keeps its gradient
+
+
+def add_margin_to_targets(targets: TargetLogits, margin: float, scale: float) -> Tensor:
+    """Return scale * cos(theta + margin) of the targets, (B, W), whose logits are scale * cos(theta)."""
+    return scale * add_angular_margin(get_cosines(targets, scale), margin, targets.squared_distances())
+
+
+def measure_sine(cosine: Tensor, squared_distance: Tensor | None) -> Tensor:
+    """sin(theta) from cos(theta); `squared_distance` as in `add_angular_margin`."""
     squared_sine = 1.0 - cosine.square()
     if squared_distance is not None:
         exact = squared_distance * (1.0 - squared_distance / 4)
         # only the value is replaced: as a function of the cosine it has the same derivative
         squared_sine = squared_sine + torch.where(squared_distance < _NEAR, exact - squared_sine, 0.0).detach()
-    shifted = cosine * math.cos(margin) - safe_sqrt(squared_sine) * math.sin(margin)
-    return torch.where(cosine > -math.cos(margin), shifted, cosine - margin * math.sin(margin))
-
-
-def add_margin_to_targets(targets: TargetLogits, margin: float, scale: float) -> Tensor:
-    """Return scale * cos(theta + margin) of the targets, (B, W), whose logits are scale * cos(theta)."""
-    cosine = targets.logits / scale
-    cosine = cosine + (cosine.clamp(-1.0, 1.0) - cosine).detach()  # a cosine rounded above one keeps its gradient
-    return scale * add_angular_margin(cosine, margin, targets.squared_distances())
+    return safe_sqrt(squared_sine)
 
 
 class ArcFace(ProxyLoss):

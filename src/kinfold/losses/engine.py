@@ -22,6 +22,7 @@ from kinfold.losses.tiles import Tile, keep_freed_memory, plan_classes, plan_row
 from kinfold.losses.totals import TileObjective, Total
 from kinfold.pairs import PairBatch, Relation
 from kinfold.pairs.class_rows import ClassRows, list_first_rows
+from kinfold.pairs.measures import measure_lengths
 from kinfold.pairs.relation_source import ALL, LabelRelation, RelationSource
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class PairProgram:
             "symmetric": self.batch.symmetric,
             "batch_size": self.batch.anchors.shape[0],
             "anchor_weights": weights,
+            "lengths": measure_lengths(self.batch.anchors) if self.loss.uses_lengths else None,
         }
         is_pair = self.loss.kind == "pair"
         if relation.degree is None:

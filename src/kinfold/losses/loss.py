@@ -50,6 +50,7 @@ class Loss(nn.Module):
             labels are sorted by class for it.
         graded: For kind "anchor" or "batch": whether `terms` uses `ScoredPairs.degree`, so that the loss accepts a
             real-valued relation.
+        uses_lengths: Whether `terms` needs the lengths of the embeddings too; for losses with class vectors.
         compiles_tiles: Whether tiles are compiled, see `kinfold.losses.compile`.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
@@ -65,6 +66,7 @@ class Loss(nn.Module):
     whole_classes: bool = False
     graded: bool = False
     uses_labels: bool = False
+    uses_lengths: bool = False
     compiles_tiles: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None

@@ -19,6 +19,7 @@ from kinfold.pairs import Labels, PairBatch, full_precision, normalize
 from kinfold.pairs.index_tuples import IndexTensors, Tuples
 from kinfold.pairs.labels import encode
 from kinfold.pairs.masks import list_columns
+from kinfold.pairs.measures import measure_lengths
 from kinfold.pairs.pair_batch import check_embeddings
 from kinfold.pairs.transforms import is_transformed
 
@@ -49,11 +50,13 @@ class ProxyLoss(Loss):
         logit_scale: Factor of the scores.
         bias: Added to the score of each class, (C,), or None.
         needs_negatives: Whether a sample that belongs to every class is left out of the mean.
+        scales_by_length: Whether the scores are multiplied by the lengths of the embeddings; needs `uses_lengths`.
     """
 
     logit_scale: float = 1.0
     bias: nn.Parameter | None
     needs_negatives: bool = False
+    scales_by_length: bool = False
     generator: torch.Generator
     generator_state: Tensor
 
@@ -230,7 +233,7 @@ class ProxyLoss(Loss):
             dtype = torch.promote_types(x.dtype, y.dtype)
             x, y = x.to(dtype), y.to(dtype)
             if self.normalize:
-                x, y = normalize(x), normalize(y)
+                x, y = x if self.scales_by_length else normalize(x), normalize(y)
             scores = self.logit_scale * self._by_class(x @ y.T, dim=1)
             return self.logits(scores if self.bias is None else scores + self.bias.to(dtype))
 
@@ -238,6 +241,9 @@ class ProxyLoss(Loss):
         scores = self.logit_scale * self._by_class(pairs.scores, dim=1)
         if self.bias is not None:
             scores = scores + self.bias.to(scores.dtype)
+        if self.scales_by_length:
+            assert pairs.lengths is not None
+            scores = scores * pairs.lengths.reshape(-1, *[1] * (scores.dim() - 1))
 
         def measure(index: Tensor) -> Tensor:
             assert pairs.anchors is not None
@@ -256,12 +262,16 @@ class ProxyLoss(Loss):
         return mean, terms.counts.sum() > 0
 
     def _terms(self, batch: PairBatch, tuples: Tuples | None) -> Terms:
-        if is_transformed() or not self._has_many_classes(batch):
-            return super()._terms(batch, tuples)
         program = PairProgram(self, batch, batch.source, self._call_terms)
+        if is_transformed() or not self._has_many_classes(batch):
+            # lengths have a gradient of their own, which tiles do not pass on: plain operations, or chunks of classes
+            whole = self.uses_lengths and batch.references.shape[0]
+            return (
+                program.evaluate_whole(*self.scoring.make_operands(batch)) if whole else super()._terms(batch, tuples)
+            )
         # class vectors are normalized chunk by chunk
         x, y = batch.anchors, batch.references
-        if self.normalize:
+        if self.normalize and not self.scales_by_length:
             x, y = (x, normalize(y)) if self.proxies_are_anchors else (normalize(x), y)
         return self._compute_chunks(program, x, y, unit=self.normalize)
 
@@ -273,7 +283,9 @@ class ProxyLoss(Loss):
         rows, columns = batch.anchors.shape[0], batch.references.shape[0]
         if rows * columns <= tiles.WHOLE_PAIRS:
             return False
-        return self.reduction != "none" if self.proxies_are_anchors else columns >= MANY_VECTORS
+        if self.proxies_are_anchors:
+            return self.reduction != "none"
+        return columns >= MANY_VECTORS or self.uses_lengths  # lengths are no input of tiles
 
     def _compute_chunks(self, program: PairProgram, x: Tensor, y: Tensor, *, unit: bool) -> Terms:
         """Compute the terms in chunks of classes; with `unit`, the class vectors are still to be normalized."""
@@ -297,9 +309,9 @@ class ProxyLoss(Loss):
             distances = _measure_distances(x, logits.make_operand(classes.select(targets.index)))
             return self.sum_over_shards(torch.where(targets.local, distances, 0.0))
 
-        return self._average(
-            TargetLogits(targets, target_logits, negatives, measure), self.num_classes, program.batch.weights
-        )
+        lengths = measure_lengths(program.batch.anchors) if self.uses_lengths else None
+        known = TargetLogits(targets, target_logits, negatives, measure, lengths)
+        return self._average(known, self.num_classes, program.batch.weights)
 
     def _average(self, targets: TargetLogits, num_classes: int, weights: Tensor | None) -> Terms:
         """Return terms whose mean is over the samples that have a class."""

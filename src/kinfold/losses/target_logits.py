@@ -21,6 +21,7 @@ class TargetLogits:
         logits: Their logits, (B, W).
         negatives: log sum exp over the classes that a sample does not belong to, (B,).
         measure: Computes the squared distances (B, W) of samples and their classes, without gradient.
+        lengths: Lengths of the embeddings, (B,), for a loss with `uses_lengths`.
 
     Attributes:
         classes: The classes of each sample.
@@ -34,11 +35,13 @@ class TargetLogits:
         logits: Tensor,
         negatives: Tensor,
         measure: Callable[[], Tensor] | None = None,
+        lengths: Tensor | None = None,
     ) -> None:
         self.classes = classes
         self.logits = logits
         self.negatives = negatives.unsqueeze(1)
         self._measure = measure
+        self._lengths = lengths
 
     @classmethod
     def from_matrix(cls, logits: Tensor, pairs: ScoredPairs, measure: Callable[[Tensor], Tensor]) -> "TargetLogits":
@@ -57,7 +60,8 @@ class TargetLogits:
             negatives = masked_logsumexp(logits.scatter(1, index, -HUGE))
         else:
             negatives = masked_logsumexp(logits, pairs.negatives)
-        return cls(TargetClasses(index, exists), logits.gather(1, index), negatives, lambda: measure(index))
+        targets = TargetClasses(index, exists)
+        return cls(targets, logits.gather(1, index), negatives, lambda: measure(index), pairs.lengths)
 
     @property
     def rest(self) -> Tensor:
@@ -74,6 +78,16 @@ class TargetLogits:
     def squared_distances(self) -> Tensor | None:
         """Squared distances (B, W) of samples and the vectors of their classes, without gradient; None if unknown."""
         return None if self._measure is None else self._measure()
+
+    def get_lengths(self) -> Tensor:
+        """Lengths of the embeddings, (B, 1), with their gradient.
+
+        Raises:
+            ValueError: The loss does not declare that it uses them.
+        """
+        if self._lengths is None:
+            raise ValueError("set uses_lengths = True in the class of the loss to get the lengths of embeddings")
+        return self._lengths.unsqueeze(1)
 
     def cross_entropy(self, target_logits: Tensor | None = None) -> Tensor:
         """Return -log softmax of the target for each sample, (B,).

@@ -100,6 +100,7 @@ class ScoredPairs:
         labels: Labels of the anchors in a shape that broadcasts to `scores`, if there are any.
         reference_labels: Labels of the references (R,), if there are any; those of the anchors in a batch compared with
             itself.
+        lengths: Lengths of the anchors before they were normalized, (B,), for a loss with `uses_lengths`.
         symmetric: Whether the references are the anchors themselves.
         from_triplets: Whether the pairs are the (a, p) and (a, n) of triplets, shape (2, T).
         batch_size: Number of anchors of the whole batch, of which these rows may be a chunk.
@@ -117,6 +118,7 @@ class ScoredPairs:
     degree: Tensor | None = None
     labels: Tensor | None = None
     reference_labels: Tensor | None = None
+    lengths: Tensor | None = None
     symmetric: bool = False
     from_triplets: bool = False
     batch_size: int | None = None

@@ -51,6 +51,25 @@ def _normalize(x: Tensor) -> Tensor:
     return (scaled / length.masked_fill(is_zero, 1.0)).masked_fill(is_zero, 0.0)
 
 
+def measure_lengths(x: Tensor) -> Tensor:
+    """Length of each row, (B,), without overflow; zero without gradient for a row that is zero.
+
+    Args:
+        x: (B, d).
+
+    Examples:
+        >>> measure_lengths(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([5., 0.])
+    """
+    if x.shape[-1] == 0:
+        return x.sum(dim=-1)
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    is_zero = largest <= _ZERO_NORM
+    scaled = x / largest.masked_fill(is_zero, 1.0)
+    length: Tensor = torch.linalg.vector_norm(scaled, dim=-1)
+    return (length * largest.squeeze(-1)).masked_fill(is_zero.squeeze(-1), 0.0)
+
+
 def _has_usual_lengths(length: Tensor) -> bool:
     """Whether x / |x| can be computed directly: no length is near zero or overflow."""
     if length.numel() == 0:

@@ -26,11 +26,15 @@ def reference(name: str, *options: dict[str, Any], detached_weights: bool = Fals
     return _add(REFERENCES, name, options)
 
 
-def proxy_reference(name: str, *options: dict[str, Any]) -> Callable[[Decorated], Decorated]:
+def proxy_reference(
+    name: str, *options: dict[str, Any], detached_weights: bool = False
+) -> Callable[[Decorated], Decorated]:
     """Register a function of (embeddings, positives, proxies, **options) as the reference of a loss with proxies.
 
     Parameters of the loss other than its proxies are passed too, under their names.
     """
+    if detached_weights:
+        DETACHED_WEIGHTS.add(name)
     return _add(PROXY_REFERENCES, name, options)
 
 

@@ -194,3 +194,78 @@ def sub_center_arcface(
         return logits
 
     return mean_cross_entropy(positives, logits_for)
+
+
+def shifted_cross_entropy(
+    embeddings: Array, positives: Mask, proxies: Array, scales: list[float], target: Callable[[int, float], float]
+) -> float:
+    """Cross-entropy of ``scale_row cos(theta_c)``; that of the target class is ``target(row, theta)``."""
+
+    def logits_for(row: int, y: int) -> list[float]:
+        angles = [math.acos(max(-1.0, min(1.0, cosine(embeddings[row], proxy)))) for proxy in proxies]
+        logits = [scales[row] * math.cos(angle) for angle in angles]
+        logits[y] = target(row, angles[y])
+        return logits
+
+    return mean_cross_entropy(positives, logits_for)
+
+
+@proxy_reference("sphereface", {"margin": 3, "blend": 0.0}, {"margin": 1})
+def sphereface(embeddings: Array, positives: Mask, proxies: Array, margin: int = 4, blend: float = 5.0) -> float:
+    """Logits ``|x| cos(theta)``; the target has ``|x| ((-1)^k cos(m theta) - 2k + blend cos(theta)) / (1 + blend)``."""
+    lengths = [math.sqrt(dot(x, x)) for x in embeddings]
+
+    def target(row: int, theta: float) -> float:
+        k = min(margin - 1, math.floor(margin * theta / math.pi))
+        psi = math.cos(math.pi * k) * math.cos(margin * theta) - 2 * k
+        return lengths[row] * (psi + blend * math.cos(theta)) / (1 + blend)
+
+    return shifted_cross_entropy(embeddings, positives, proxies, lengths, target)
+
+
+@proxy_reference(
+    "magface",
+    {"low": 1.0, "high": 4.0, "scale": 8.0},
+    {"low": 2.0, "high": 3.0, "low_margin": 0.1, "regularization": 3.0},
+)
+def magface(
+    embeddings: Array,
+    positives: Mask,
+    proxies: Array,
+    low: float = 10.0,
+    high: float = 110.0,
+    low_margin: float = 0.45,
+    high_margin: float = 0.8,
+    regularization: float = 20.0,
+    scale: float = 64.0,
+) -> float:
+    """ArcFace with a margin by the clipped length a, plus ``regularization (a / high^2 + 1 / a)``."""
+    lengths = [min(high, max(low, math.sqrt(dot(x, x)))) for x in embeddings]
+
+    def target(row: int, theta: float) -> float:
+        m = low_margin + (high_margin - low_margin) * (lengths[row] - low) / (high - low)
+        return scale * (math.cos(theta + m) if theta + m < math.pi else math.cos(theta) - m * math.sin(m))
+
+    penalties = [regularization * (a / high**2 + 1 / a) for a in lengths]
+    return shifted_cross_entropy(embeddings, positives, proxies, [scale] * len(lengths), target) + mean(penalties)
+
+
+@proxy_reference("adaface", {"margin": 0.3, "concentration": 1.5, "scale": 8.0}, detached_weights=True)
+def adaface(
+    embeddings: Array,
+    positives: Mask,
+    proxies: Array,
+    margin: float = 0.4,
+    concentration: float = 0.333,
+    scale: float = 64.0,
+) -> float:
+    """The target has ``scale (cos(clip(theta - margin z, 0, pi)) - margin (1 + z))``, z the clipped relative length."""
+    lengths = [min(100.0, max(0.001, math.sqrt(dot(x, x)))) for x in embeddings]
+    center = sum(lengths) / len(lengths)
+    deviation = math.sqrt(sum((a - center) ** 2 for a in lengths) / len(lengths))
+
+    def target(row: int, theta: float) -> float:
+        z = max(-1.0, min(1.0, concentration * (lengths[row] - center) / (deviation + 0.001)))
+        return scale * (math.cos(min(math.pi, max(0.0, theta - margin * z))) - margin * (1 + z))
+
+    return shifted_cross_entropy(embeddings, positives, proxies, [scale] * len(lengths), target)

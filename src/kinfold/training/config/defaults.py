@@ -14,7 +14,8 @@ from kinfold import registry
 # The contrastive loss pulls all positive pairs together and pushes only the negatives within its margin. Where the
 # start separates classes already, there are hardly any such negatives among all pairs, and the embedding collapses;
 # distance-weighted negatives prevent it. The margin loss was published with them. The lifted losses, hap2s, nt-xent and
-# supcon give easy pairs too much weight to improve a good start, and need hard ones. No other loss needs a miner.
+# supcon give easy pairs too much weight to improve a good start, and need hard ones. So does soft-margin-triplet, whose
+# paper takes the hardest triplet of each anchor. No other loss needs a miner.
 DEFAULT_MINERS = {
     "margin": "distance-weighted",
     "contrastive": "distance-weighted",
@@ -23,6 +24,7 @@ DEFAULT_MINERS = {
     "hap2s": "multi-similarity",
     "nt-xent": "multi-similarity",
     "supcon": "multi-similarity",
+    "soft-margin-triplet": "hard",
 }
 CPU_SIZE = 128  # pixels; a step takes about a third of the time of 224
 PROXY_FACTOR = 100.0  # learning rate of proxies over that of the head; published settings are 50 to 500
@@ -47,6 +49,8 @@ RATE_DIVISORS = {
 }
 # Initial length of embeddings for losses on raw vectors. At length 1 their exponentials weight all pairs alike.
 RAW_LENGTH = 5.0
+# The same for losses with class vectors that use lengths: magface needs them between 10 and 110.
+USED_LENGTH = 30.0
 
 
 def default_miner(loss: str, options: Mapping[str, Any] | None = None) -> str | None:
@@ -115,9 +119,11 @@ def default_embedding_length(loss: str) -> float:
     """Return the root mean square length that embeddings get at a start from principal components.
 
     Examples:
-        >>> default_embedding_length("margin"), default_embedding_length("n-pair")
-        (1.0, 5.0)
+        >>> [default_embedding_length(loss) for loss in ("margin", "n-pair", "magface")]
+        [1.0, 5.0, 30.0]
     """
+    if getattr(registry.resolve("losses", loss), "uses_lengths", False):
+        return USED_LENGTH
     return RAW_LENGTH if compares_raw_vectors(loss) else 1.0
 
 
