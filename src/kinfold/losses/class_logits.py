@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kinfold.losses.class_shards import ClassShard
+from kinfold.losses.tiles import keep_freed_memory
 from kinfold.pairs import normalize
 from kinfold.pairs.masks import HUGE
 
@@ -69,6 +70,8 @@ class ClassVectors:
 
     def plan(self, samples: int) -> list[slice]:
         """Cut the classes into chunks for a number of samples."""
+        if self.vectors.device.type == "cpu":
+            keep_freed_memory()
         count, centers = len(self.vectors), self.vectors.shape[1:-1].numel()
         size = max(1, max(MIN_VECTORS, CHUNK_SCORES // max(1, samples)) // max(1, centers))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
