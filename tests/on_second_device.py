@@ -31,6 +31,14 @@ class FactoriesOfTests(TorchFunctionMode):
         return func(*args, **options)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--every", type=int, default=1, help="run every n-th test only")
+
+
+def pytest_collection_modifyitems(config, items):
+    items[:] = items[:: config.getoption("--every")]
+
+
 def pytest_configure(config):
     problems.generator = lambda seed: torch.Generator(DEVICE).manual_seed(seed)
     problems.make = lambda *args, **options: make_on_cpu(*args, **options).to(DEVICE)

@@ -40,8 +40,9 @@ def test_the_device_has_the_rules_of_a_gpu_and_the_values_of_the_cpu():
     run_there("tests/second_device")
 
 
-def test_the_contracts_of_losses_and_miners_hold_on_the_second_device():
-    run_there("tests/contract/test_losses.py", "tests/contract/test_miners.py")
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_contracts_of_losses_and_miners_hold_on_the_second_device(every):
+    run_there("tests/contract/test_losses.py", "tests/contract/test_miners.py", f"--every={every}")
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ def test_truncated_or_replaced_scores_are_refused(folder, capsys, monkeypatch):
     assert run(capsys, monkeypatch, "train", "--resume", folder)[0] == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("has_checksum", [False, True])
 def test_scores_with_invalid_values_end_in_at_most_one_error_line(has_checksum, folder, capsys, monkeypatch):
     path = folder / "scores.json"

@@ -62,6 +62,7 @@ def test_a_worker_that_dies_is_reported_and_replaced(tmp_path, faults, capsys, m
     assert BenchFolder(folder).read_record("runs/tiny/good/seed-0")["error"] is None
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_once_is_tried_again_at_once(tmp_path, faults, capsys, monkeypatch):
     file = write_suite(tmp_path, method=[faulty("killed-once", mark=str(tmp_path / "mark"))])
     code, _, errors = command(capsys, monkeypatch, "bench", file, "--out", tmp_path / "bench", "--jobs", 1)
@@ -126,6 +127,7 @@ def test_a_trial_that_fails_by_itself_counts(tmp_path):
     assert (searches["tiny", "triplet"].completed, searches["tiny", "triplet"].failed) == (2, 0)
 
 
+@pytest.mark.slow
 def test_a_hanging_run_is_ended_after_the_timeout_and_tried_again(tmp_path, faults):
     """It does not react to SIGTERM, so that it takes a SIGKILL."""
     tiny_suite = suite(tmp_path, method=[faulty("hanging-once", mark=str(tmp_path / "mark"))])

@@ -84,6 +84,7 @@ def test_workers_of_a_bench_load_the_plugin(tmp_path, worst_pair):
     assert {row["method"] for row in read_results(folder)} == {"own", "contrastive"}
 
 
+@pytest.mark.slow
 def test_ranks_load_the_plugin(tmp_path, worst_pair, own_names):
     folder = tmp_path / "run"
     torchrun(2, "kinfold", "train", recipe(tmp_path), "--plugin", worst_pair, "--out", folder)

@@ -24,6 +24,7 @@ def run(folder, changes, **more):
     return train(tiny.recipe(**{**changes, **more}), folder, dataset=tiny.dataset())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains_inside_a_relational_head(name, tmp_path):
     result = run(tmp_path / "run", RELATIONAL, loss={"name": name}, miner=None, training={"steps": 4})
@@ -143,6 +144,7 @@ def test_two_ranks_have_the_gradient_and_the_terms_of_one_process(launched):
             assert compared["difference"] < 1e-10, name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_on_two_ranks_equals_that_of_one_process(name, launched):
     alone = run(launched / f"{name} alone", RUNS[name])

@@ -135,6 +135,7 @@ def test_an_epoch_has_the_length_of_the_sampler(tmp_path):
     assert run.scores["steps"] == 3 * batches
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", kinfold.list("losses"))
 def test_every_loss_trains_by_its_name(name, tmp_path):
     run = train_run(tmp_path / "run", ["training.steps=3"], loss={"name": name})

@@ -17,7 +17,6 @@ from tests import torchrun
 from tests.problems import LOSSES
 from tests.training.tiny import dataset, difference, lines, recipe, write_files
 
-SEVERAL = [2, 3]
 # batch norm in training mode, a batch that three ranks cannot share evenly, a last evaluation; a bank, a memory, draws
 RUNS: dict[str, dict[str, Any]] = {
     "images": {
@@ -43,7 +42,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=SEVERAL)
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def launched(request, tmp_path_factory):
     """Reports of all ranks and the folder of their runs. Starting processes is slow: all tests share them."""
     folder = tmp_path_factory.mktemp("ranks")

@@ -66,6 +66,7 @@ def expected(tmp_path):
     return tmp_path / "expected"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(variant, tmp_path):
     alone = run(variant, tmp_path / "expected")
@@ -128,6 +129,7 @@ def check_every_call(folder, every, *variants):
             assert (result["resumed"], result["difference"]) == (0, ""), (variant, result, errors)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_every_fifth_write_can_be_resumed(tmp_path):
     check_every_call(tmp_path, 5, "margin")
 
@@ -159,6 +161,7 @@ def test_every_variant_killed_three_times_at_random_can_be_resumed(tmp_path):
         check_random_kills(tmp_path / f"{round_}", *VARIANTS)
 
 
+@pytest.mark.slow
 def test_signals_that_reach_the_workers_too_save_and_end_the_run(tmp_path):
     seed = random.randrange(2**32)
     print(f"random seed {seed}")
