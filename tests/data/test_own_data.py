@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinfold.data import Batches, ImageError, Rows, Warp
+from kinfold.data import Batches, ImageError, ImageFiles, Rows, Warp
 from kinfold.data.feature_file import features
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_folder import folder
@@ -301,3 +301,22 @@ def test_python_objects_are_never_unpickled(tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="plain numbers or text"):
         features(tmp_path / "x.npy", labels=tmp_path / "x.npy")
+
+
+def test_features_keep_the_pictures_of_their_column_path(tmp_path):
+    columns = {"embeddings": np.eye(4), "labels": ["a", "a", "b", "b"], "split": ["train", "test"] * 2}
+    np.savez(tmp_path / "rows.npz", **columns, path=["a/0.png", "a/1.png", "b/0.png", "b/1.png"])
+    (tmp_path / "photos").mkdir()
+    data = features(tmp_path / "rows.npz", images=tmp_path / "photos")
+    pictures = data.subset("test").items.take(np.array([1])).pictures
+    assert pictures.paths.tolist() == ["b/1.png"]
+    assert pictures[0].path == tmp_path / "photos" / "b" / "1.png"
+    assert features(tmp_path / "rows.npz").items.pictures is None
+    assert compute_fingerprint(data) == compute_fingerprint(features(tmp_path / "rows.npz"))
+    with pytest.raises(ValueError, match="is no folder"):
+        features(tmp_path / "rows.npz", images=tmp_path / "nowhere")
+    np.savez(tmp_path / "rows.npz", **columns)
+    with pytest.raises(ValueError, match="path"):
+        features(tmp_path / "rows.npz", images=tmp_path / "photos")
+    with pytest.raises(ValueError, match="4 rows but 2 pictures"):
+        Rows(np.eye(4), pictures=ImageFiles(tmp_path, ["a", "b"]))

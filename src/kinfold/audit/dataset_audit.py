@@ -193,13 +193,13 @@ def _report_duplicates(dataset: Dataset, pairs: Iterable[DuplicatePair]) -> list
 def _judge(dataset: Dataset, pair: DuplicatePair) -> tuple[str, list[tuple[int, int, bool]]]:
     """Return the kind of a pair, and (row, other row, drop) of the items to report."""
     first, second = pair.first, pair.second
-    if int(dataset.labels[first]) != int(dataset.labels[second]):
-        return "duplicate-across-classes", [(first, second, pair.exact), (second, first, pair.exact)]
     if dataset.split[first] != dataset.split[second]:
-        # test items stay: results on them remain comparable
+        # whatever the classes: splits have none in common as a rule; test items stay, so that results remain comparable
         kept = first if dataset.split[first] == "test" or dataset.split[second] == "train" else second
         other = second if kept == first else first
         return "leakage", [(other, kept, True)]
+    if int(dataset.labels[first]) != int(dataset.labels[second]):
+        return "duplicate-across-classes", [(first, second, pair.exact), (second, first, pair.exact)]
     return "duplicate", [(second, first, pair.exact)]
 
 

@@ -101,21 +101,30 @@ def bench(
 
 
 def _warn_of_leakage(suite: "Suite") -> None:
-    """Say where training items are in the test split of the data too.
+    """Say where training items are in the test split that the protocol makes; each test split is looked at once.
 
-    Data without splits of their own are not checked, and data that cannot be read are reported by their runs.
+    Data that cannot be read or divided are reported by their runs.
     """
     from kinfold.data import load
+    from kinfold.data.dropping import drop_items
+    from kinfold.data.folds import assign_fold
     from kinfold.experiments.leakage import describe_leakage
 
     for data in suite.datasets:
         config = suite.build_config(data, next(iter(suite.methods))).data
+        checked: set[bytes] = set()
         try:
-            warning = describe_leakage(load(config.name, config.root, **config.options))
+            dataset = load(config.name, config.root, **config.options)
+            dataset = dataset if config.drop is None else drop_items(dataset, config.drop)
+            for fold in range(suite.folds):
+                divided = assign_fold(dataset, suite.protocol, fold)
+                test = (divided.split == "test").tobytes()
+                warning = None if test in checked else describe_leakage(divided)
+                checked.add(test)
+                if warning is not None:
+                    echo(f"warning: {warning}", err=True)
         except (ValueError, OSError):
             continue
-        if warning is not None:
-            echo(f"warning: {warning}", err=True)
 
 
 def _read_suite(suite: Path | None, resume: Path | None, changes: list[str], roots: dict[str, str]) -> "Suite":

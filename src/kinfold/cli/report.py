@@ -25,6 +25,10 @@ def report(
         str | None,
         typer.Option(help="Methods whose embedding spaces are shown, separated by commas, or all; else the best ones."),
     ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="The folder with the images of a feature file, to which its column path is relative."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written, and what is missing, as JSON.")
     ] = False,
@@ -50,7 +54,7 @@ def report(
         import_optional("matplotlib", "matplotlib", "report", "--figures")
     with show_progress(enabled=not as_json) as progress:
         chosen = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-        content = collect_content(folder, points, methods=chosen, progress=progress)
+        content = collect_content(folder, points, methods=chosen, images=images, progress=progress)
     write_page(content, page)
     paths = [] if figures is None else write_figures(content, figures)
     if as_json:

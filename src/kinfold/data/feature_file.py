@@ -8,7 +8,7 @@ import numpy as np
 from kinfold.data.column_files import read_columns, read_npy
 from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
-from kinfold.data.items import Array, Rows
+from kinfold.data.items import Array, ImageFiles, Rows
 
 USUAL_NAMES = {
     "embedding": ("embeddings", "embedding", "features", "feat", "x"),
@@ -16,6 +16,7 @@ USUAL_NAMES = {
     "split": ("split",),
     "role": ("role",),
     "coarse": ("coarse",),
+    "path": ("path",),
 }
 
 
@@ -24,6 +25,7 @@ def features(
     labels: Path | str | None = None,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
+    images: Path | str | None = None,
 ) -> Dataset:
     """Read embeddings (N, d) and labels from an .npz, .parquet or .npy file.
 
@@ -35,12 +37,13 @@ def features(
         labels: For an .npy file: an .npy, .csv, .parquet or .npz file with the label of each row.
         columns: Names of columns that are not recognized, as in {"embedding": "clip", "label": "species"}.
         split: Split of all rows, if there is no column split.
+        images: The folder that the column path is relative to. Reports show the images of the rows then.
 
     Returns:
         A dataset of feature rows.
 
     Raises:
-        ValueError: A file or column is missing, lengths differ, a label is empty, or embeddings are not finite.
+        ValueError: A file, folder or column is missing, lengths differ, a label is empty, or embeddings are not finite.
         ImportError: A Parquet file, and pyarrow is not installed.
     """
     root = Path(root)
@@ -60,7 +63,9 @@ def features(
         if labels is not None:
             raise ValueError(f"{root} holds its labels itself; labels= is for .npy files")
         table = read_columns(root)
-    return build_feature_dataset(root, table, embeddings, columns, split)
+    if images is not None and not Path(images).is_dir():
+        raise ValueError(f"images={str(images)!r} is no folder: name the one that the column path is relative to")
+    return build_feature_dataset(root, table, embeddings, columns, split, images=images)
 
 
 def build_feature_dataset(
@@ -70,6 +75,7 @@ def build_feature_dataset(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     labels: Array | None = None,
+    images: Path | str | None = None,
 ) -> Dataset:
     """Make a dataset of feature rows from the columns of a table.
 
@@ -80,6 +86,7 @@ def build_feature_dataset(
         columns: Names of columns that are not recognized.
         split: Split of all rows, if there is no column split.
         labels: The class of each row, instead of the column label.
+        images: The folder that the column path is relative to.
 
     Raises:
         ValueError: A column is missing, lengths differ, a label is empty, or embeddings are not finite.
@@ -95,9 +102,12 @@ def build_feature_dataset(
     if len(empty) and labels is None:
         raise ValueError(f"{table.path} row {table.rows[empty[0]]}: the label is empty")
     splits = _get(table, names, "split", columns)
+    pictures = None
+    if images is not None:
+        pictures = ImageFiles(images, _require(table, names, "path", columns), source=str(source), rows=table.rows)
     return create_dataset(
         source.stem,
-        Rows(embeddings),
+        Rows(embeddings, pictures=pictures),
         labels=label_column,
         split=np.full(len(label_column), split) if splits is None else splits,
         coarse=_get(table, names, "coarse", columns),

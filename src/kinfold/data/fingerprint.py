@@ -71,7 +71,8 @@ def _describe_items(items: Any) -> list[str | bytes]:
         return [str(items.root.resolve()), repr(items.paths.tolist()), boxes, stamps]
     if isinstance(items, Rows):
         array = np.ascontiguousarray(items.array())
-        return [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest()]
+        pictures = [] if items.pictures is None else _describe_items(items.pictures)
+        return [f"{array.dtype} {array.shape}", hashlib.sha256(array.data).digest(), *pictures]
     if isinstance(items, EncodedImages | TarImages):
         return [items.compute_digest()]
     return [_describe_item(items[index]) for index in range(len(items))]

@@ -194,6 +194,11 @@ class Rows:
     Args:
         array: The array.
         indices: Positions in `array` of the rows to use; all rows if left out.
+        pictures: Images that the rows are features of, one for each row to use. Reports show them; nothing else reads
+            them.
+
+    Raises:
+        ValueError: There are more or fewer pictures than rows.
 
     Examples:
         >>> rows = Rows(np.arange(6.0).reshape(3, 2)).take(np.array([2, 0]))
@@ -201,9 +206,12 @@ class Rows:
         ([4.0, 5.0], (2, 2))
     """
 
-    def __init__(self, array: Array, indices: Array | None = None) -> None:
+    def __init__(self, array: Array, indices: Array | None = None, pictures: ImageFiles | None = None) -> None:
         self._array = array
         self._indices = indices
+        self.pictures = pictures
+        if pictures is not None and len(pictures) != len(self):
+            raise ValueError(f"{len(self)} rows but {len(pictures)} pictures: give one for each row")
 
     def __len__(self) -> int:
         return len(self._array) if self._indices is None else len(self._indices)
@@ -214,7 +222,8 @@ class Rows:
 
     def take(self, indices: Array) -> "Rows":
         """Return the rows at these positions, in this order, without copying them."""
-        return Rows(self._array, indices if self._indices is None else self._indices[indices])
+        pictures = None if self.pictures is None else self.pictures.take(indices)
+        return Rows(self._array, indices if self._indices is None else self._indices[indices], pictures)
 
     def at(self, positions: Array) -> Array:
         """Return the rows at these positions as one array."""

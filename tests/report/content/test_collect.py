@@ -2,8 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from kinfold.experiments.repeat import Repeat
 from kinfold.report import collect_content
@@ -45,6 +48,34 @@ def test_features_are_shown_by_labels(finished):
     content = collect_content(finished.folder)
     assert content["thumbnails"] is None
     assert find_remarks(content, "features, not images; labels are shown instead")
+
+
+def test_features_are_shown_by_the_pictures_of_their_column_path(finished, tmp_path):
+    shutil.copytree(finished.folder, tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
+    rows = Path(finished.config.data.root)
+    with np.load(rows) as arrays:
+        columns = dict(arrays)
+    paths = np.array([f"{number}.png" for number in range(len(columns["labels"]))])
+    (tmp_path / "photos").mkdir()
+    for number, path in enumerate(paths):
+        Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / "photos" / path)
+    (tmp_path / "photos" / paths[0]).unlink()
+    paths[1] = "../outside.png"
+    Image.new("RGB", (20, 20)).save(tmp_path / "outside.png")
+    config = tmp_path / "run" / "configuration.toml"
+    config.write_text(config.read_text().replace(str(rows), str(tmp_path / "rows.npz")))
+    np.savez(tmp_path / "rows.npz", **columns, path=paths)
+    content = collect_content(tmp_path / "run", images=tmp_path / "photos")
+    tests = int((columns["split"] == "test").sum())
+    assert content["thumbnails"]["count"] == tests - 2
+    assert find_remarks(content, "1 images lie outside")
+    assert find_remarks(content, "1 images cannot be read")
+    assert not find_remarks(content, "features, not images")
+    texts = {entry["query"]["text"] for entry in content["spaces"][0]["worst"]}
+    assert texts <= {*paths.tolist(), "#1"}
+    np.savez(tmp_path / "rows.npz", **columns)
+    with_labels = collect_content(tmp_path / "run", images=tmp_path / "photos")
+    assert find_remarks(with_labels, "no map of")  # the file has no column path
 
 
 def test_without_scikit_learn_only_the_map_is_missing(finished, monkeypatch):

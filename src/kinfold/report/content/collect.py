@@ -36,6 +36,7 @@ def collect_content(
     *,
     methods: Sequence[str] = (),
     dataset: Dataset | None = None,
+    images: Path | str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, Any]:
     """Collect everything that a report shows; `write_page` and `write_figures` draw it.
@@ -47,6 +48,7 @@ def collect_content(
         points: How many items a map shows at most.
         methods: Methods whose embedding spaces are shown; the best ones where empty, "all" for all.
         dataset: The data of the runs, if their configurations name none.
+        images: The folder with the images of feature files, to which their column path is relative.
         progress: Called with a stage and the share that is finished.
 
     Returns:
@@ -62,7 +64,7 @@ def collect_content(
     inputs = find_inputs(folder)
     styles = inputs.method_styles
     missing = describe_state(inputs)
-    datasets = RunDatasets(dataset)
+    datasets = RunDatasets(dataset, images)
     charts = {"training": describe_training(inputs, missing)}
     opened = [open_space(*choice, datasets, points, missing, progress) for choice in choose_repeats(inputs, methods)]
     spaces = [space for space in opened if space is not None]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from kinfold.data import Dataset, load
 from kinfold.data.fingerprint import compute_fingerprint
@@ -16,10 +17,12 @@ class RunDatasets:
 
     Args:
         dataset: The data of all runs, for runs whose configuration names none.
+        images: The folder with the images of feature files, to which their column path is relative.
     """
 
-    def __init__(self, dataset: Dataset | None = None) -> None:
+    def __init__(self, dataset: Dataset | None = None, images: Path | str | None = None) -> None:
         self._dataset = dataset
+        self._images = images
         self._loaded: dict[str, Dataset] = {}
         self._splits: dict[str, Mapping[str, Dataset]] = {}
         self._identities: dict[int, tuple[Dataset, str]] = {}
@@ -50,5 +53,8 @@ class RunDatasets:
             return self._dataset
         key = json.dumps([settings.name, settings.root, settings.options], sort_keys=True, default=str)
         if key not in self._loaded:
-            self._loaded[key] = load(settings.name, settings.root, **settings.options)
+            options = dict(settings.options)
+            if self._images is not None and settings.name == "features":
+                options["images"] = self._images
+            self._loaded[key] = load(settings.name, settings.root, **options)
         return self._loaded[key]

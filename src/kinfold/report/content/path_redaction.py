@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from kinfold.data import ImageFiles
-from kinfold.data.items import Items
+from kinfold.data.items import Items, Rows
 from kinfold.training.config.parsing import to_toml
 
 # one folder or more, then another name: "/home/ann/birds.csv", "C:\data\birds.csv"
@@ -62,4 +62,5 @@ def is_inside(items: Items, index: int) -> bool:
 
 def name_item(items: Items, index: int) -> str:
     """Return the file of an item relative to its dataset, or its number."""
-    return str(items.paths[index]) if isinstance(items, ImageFiles) and is_inside(items, index) else f"#{index}"
+    files = items.pictures if isinstance(items, Rows) else items
+    return str(files.paths[index]) if isinstance(files, ImageFiles) and is_inside(files, index) else f"#{index}"

@@ -6,7 +6,7 @@ from kinfold.report.content.embedding_spaces import EmbeddingSpace
 from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
 from kinfold.report.content.path_redaction import redact_paths
 from kinfold.report.content.result_tables import is_inflated
-from kinfold.report.content.thumbnails import Thumbnails, has_images
+from kinfold.report.content.thumbnails import Thumbnails, get_images
 
 
 def describe_state(inputs: ReportInputs) -> list[str]:
@@ -36,9 +36,10 @@ def describe_state(inputs: ReportInputs) -> list[str]:
 def describe_images(spaces: Sequence[EmbeddingSpace], thumbnails: Thumbnails) -> list[str]:
     """Say which images are not shown, and why."""
     remarks = [
-        f"{space.data}: its items are features, not images; labels are shown instead"
+        f"{space.data}: its items are features, not images; labels are shown instead (name the folder of the images by "
+        "--images, if the feature file has a column path)"
         for space in spaces
-        if not has_images(space.dataset)
+        if get_images(space.dataset) is None
     ]
     if thumbnails.refused:
         remarks.append(

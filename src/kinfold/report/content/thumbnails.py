@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, features
 
 from kinfold.data import Dataset, decode
 from kinfold.data.image_reading import BACKGROUND, ImageError
-from kinfold.data.items import Array
+from kinfold.data.items import Array, Items, Rows
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_parts
 from kinfold.report.content.path_redaction import is_inside
@@ -49,8 +49,8 @@ class Thumbnails:
         self.refused = 0
 
     def request(self, identity: str, dataset: Dataset, items: Iterable[int], background: str = BACKGROUND) -> None:
-        """Ask for the thumbnails of items of a dataset; nothing happens if its items are not images."""
-        if not has_images(dataset):
+        """Ask for the thumbnails of items of a dataset; nothing happens if its items have no images."""
+        if get_images(dataset) is None:
             return
         for item in items:
             if (identity, item) not in self._requests:
@@ -111,16 +111,20 @@ class Thumbnails:
         return {"index": index, "sheets": sheets, "outside": outside, "unreadable": unreadable}
 
 
-def has_images(dataset: Dataset) -> bool:
-    """Return whether the items of a dataset are images and not feature vectors."""
-    return len(dataset) > 0 and getattr(dataset.items[0], "ndim", 2) > 1
+def get_images(dataset: Dataset) -> Items | None:
+    """Return the items of a dataset if they are images, or the pictures of its feature rows; None without either."""
+    if len(dataset) > 0 and getattr(dataset.items[0], "ndim", 2) > 1:
+        return dataset.items
+    return dataset.items.pictures if isinstance(dataset.items, Rows) else None
 
 
 def _draw_tile(dataset: Dataset, item: int, background: str) -> "Image.Image | str":
-    if not is_inside(dataset.items, item):
+    images = get_images(dataset)
+    assert images is not None
+    if not is_inside(images, item):
         return "outside"
     try:
-        image = decode(dataset.items[item], background=background)
+        image = decode(images[item], background=background)
     except (ImageError, OSError):
         return "unreadable"
     return ImageOps.pad(image, (TILE, TILE), Image.Resampling.BICUBIC, color=EMPTY)
