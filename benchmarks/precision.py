@@ -62,6 +62,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], bool]] = {
     },
     "normalized-softmax (temperature=0.5)": ("normalized-softmax", {"temperature": 0.5}, False),
     "cosface (scale=8)": ("cosface", {"scale": 8.0}, False),
+    "magface (scale=8)": ("magface", {"scale": 8.0}, False),
+    "adaface (scale=8)": ("adaface", {"scale": 8.0}, False),
     "threshold-consistent-margin (positive_threshold=1)": (
         "threshold-consistent-margin",
         {"positive_threshold": 1.0, "negative_threshold": -1.0},

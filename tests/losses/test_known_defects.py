@@ -134,6 +134,12 @@ SETTINGS = {
     "k_temperature": 0.4,
     "alpha": 3.0,
     "b": 3.0,
+    "blend": 1.0,
+    "low": 1.5,
+    "high": 4.0,
+    "low_margin": 0.2,
+    "high_margin": 1.0,
+    "concentration": 1.5,
 }
 BESIDE = {  # an option that needs another one to matter
     ("hap2s", "power"): {"weighting": "polynomial"},
@@ -142,8 +148,14 @@ BESIDE = {  # an option that needs another one to matter
     ("roadmap", "negative_threshold"): {"positive_threshold": 0.3},
     ("threshold-consistent-margin", "negative_weight"): {"negative_threshold": 0.1},
     ("global-triplet", "mean_weight"): {"global_margin": 0.9},
+    ("magface", "high"): {"low": 1.0},  # lengths of the batch are about 3
+    ("magface", "high_margin"): {"low": 1.0},
 }
-CHOICES = {("recall-at-k", "k"): (1, 3), ("log-ratio", "epsilon"): 0.2}  # other types than in SETTINGS
+CHOICES = {
+    ("recall-at-k", "k"): (1, 3),
+    ("sphereface", "margin"): 3,
+    ("log-ratio", "epsilon"): 0.2,
+}  # other types than in SETTINGS
 NO_EFFECT_ON_THE_VALUE = {"generator", "learn", "learn_beta", "num_classes", "dim"}
 ELSEWHERE = {  # options of a tree of classes or of a search: test_class_hierarchy.py and test_facility_search.py
     ("hierarchical-triplet", "beta"),

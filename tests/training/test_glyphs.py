@@ -9,7 +9,10 @@ PIXELS = 0.489  # recall@1 of the pixels themselves, tests/data/test_glyphs.py
 # with nearly a thousand classes a batch of many classes matters more to proxies than several items of each
 PROXIES = ["sampler.name=random", "sampler.per_class=none", "optimizer.lr=1e-3", "optimizer.loss_lr=1e-3"]
 SETTINGS: dict[str, list[str]] = {
-    **dict.fromkeys(["soft-triple", "normalized-softmax", "softmax", "arcface", "cosface"], PROXIES),
+    **dict.fromkeys(
+        ["soft-triple", "normalized-softmax", "softmax", "arcface", "cosface", "sphereface", "magface", "adaface"],
+        PROXIES,
+    ),
     "proxy-nca": [*PROXIES, "optimizer.loss_lr=3e-3"],
     "proxy-anchor": [*PROXIES, "optimizer.loss_lr=1e-2"],
     # one pair of each batch teaches: many small batches instead of few large ones
