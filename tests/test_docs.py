@@ -190,6 +190,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_every_page(site):
     for page in DOCS.rglob("*.md"):
         path = page.relative_to(DOCS).with_suffix("")

@@ -29,7 +29,7 @@ def check(name, backend, **options):
     torch.testing.assert_close(leaf.grad, slope, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [n for n in LOSSES if not draws(n)])
 def test_one_graph_on_labels(name):
     check(name, "eager")

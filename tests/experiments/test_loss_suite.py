@@ -46,6 +46,7 @@ def test_wrong_options_are_refused(features):
         make_loss_suite(features, ["margin"], minutes=0)
 
 
+@pytest.mark.slow
 def test_the_command_compares_losses_with_the_untrained_rows(features, tmp_path):
     command = ["bench", "--losses", "supcon", "--root", str(features), "--minutes", "0.01", "--jobs", "1"]
     result = subprocess.run(

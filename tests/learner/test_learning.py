@@ -17,6 +17,7 @@ def measure(rows, labels, name="recall@1"):
     return kinfold.metrics.evaluate(rows, labels, metrics=[name])[name]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["margin", "multi-similarity", "proxy-anchor", "n-pair"])
 @pytest.mark.parametrize("head", ["linear", "mlp"])
 def test_learned_directions_separate_unseen_classes(loss, head):

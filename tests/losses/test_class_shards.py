@@ -24,6 +24,7 @@ def launched(request, tmp_path_factory):
     return reports, folder
 
 
+@pytest.mark.slow
 def test_values_gradients_and_training_are_those_of_one_process(launched):
     for report in launched[0]:
         assert len(report) == len(NAMES) * len(OPTIONS) + 1

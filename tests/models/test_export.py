@@ -82,6 +82,7 @@ def test_features(name, tmp_path):
     assert written.metadata["size"] == "20"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS.values())
 @pytest.mark.parametrize("batch_norm", ["train", "frozen"])
 def test_real_glyphs_through_conv4(name, batch_norm, tmp_path):

@@ -55,6 +55,7 @@ def two_steps(key, small, folder, changes=()):
     assert all(torch.isfinite(weights).all() for weights in run.model().state_dict().values())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=names_of)
 def test_every_combination_of_the_tables_runs_two_steps(combination, small, tmp_path):
     two_steps(combination, small, tmp_path / "run")

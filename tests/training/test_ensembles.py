@@ -144,7 +144,7 @@ def test_two_ranks_have_the_gradient_and_the_terms_of_one_process(launched):
             assert compared["difference"] < 1e-10, name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_on_two_ranks_equals_that_of_one_process(name, launched):
     alone = run(launched / f"{name} alone", RUNS[name])

@@ -150,6 +150,7 @@ def check_random_kills(folder, *variants):
         assert -signal.SIGKILL in [result["ended"] for result in results[variant]]
 
 
+@pytest.mark.slow
 def test_a_run_killed_three_times_at_random_can_be_resumed(tmp_path):
     check_random_kills(tmp_path, "workers", "images", "gc", "memory with draws")
 

@@ -28,6 +28,7 @@ def test_hovering_shows_the_image_and_the_class(browser, usual):
         assert tip.is_hidden()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pictures", [None, 0])
 def test_clicking_a_point_shows_its_neighbors(browser, folder, packed, pictures):
