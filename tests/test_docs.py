@@ -198,6 +198,7 @@ def test_the_site_builds_without_a_warning_and_has_every_page(site):
         assert built.is_file(), f"{path} is not in the site"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_reference_shows_everything_that_a_package_exports(site, package):
     page = (site / "reference" / package / "index.html").read_text()
@@ -207,6 +208,7 @@ def test_the_reference_shows_everything_that_a_package_exports(site, package):
         assert any(heading in page for heading in headings), name
 
 
+@pytest.mark.slow
 def test_the_reference_shows_signatures_and_examples(site):
     page = (site / "reference" / "dro" / "index.html").read_text()
     assert "for_batch" in page
@@ -214,6 +216,7 @@ def test_the_reference_shows_signatures_and_examples(site):
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page
 
 
+@pytest.mark.slow
 def test_links_of_the_site_lead_to_files_and_headings_that_exist(site):
     identifiers = {page: set(re.findall(r'\bid="([^"]+)"', page.read_text())) for page in site.rglob("*.html")}
     for page in identifiers:

@@ -36,8 +36,9 @@ def run_there(*tests):
     assert process.returncode == 0, process.stdout[-8000:] + process.stderr[-2000:]
 
 
-def test_the_device_has_the_rules_of_a_gpu_and_the_values_of_the_cpu():
-    run_there("tests/second_device")
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_device_has_the_rules_of_a_gpu_and_the_values_of_the_cpu(every):
+    run_there("tests/second_device", f"--every={every}")
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])

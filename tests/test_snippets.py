@@ -25,6 +25,7 @@ def test_snippets_run(page, tmp_path, monkeypatch, own_names):
         exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), vars(page_as_module))
 
 
+@pytest.mark.slow
 def test_snippets_pass_strict_mypy_as_users_run_it(tmp_path):
     for page in PAGES:
         name = re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))

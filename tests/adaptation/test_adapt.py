@@ -108,6 +108,7 @@ def test_few_rows_of_many_columns_and_names_as_labels_work(tmp_path, plan):
     assert "no time for the linear head and the residual head" in adaptation.verdict
 
 
+@pytest.mark.slow
 def test_a_killed_adaptation_continues_and_ends_as_it_would_have(tmp_path, plan, monkeypatch):
     plan(SMALL)
     rows, labels = noisy_classes()

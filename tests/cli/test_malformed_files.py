@@ -129,6 +129,7 @@ def test_a_checkpoint_list_with_invalid_values_is_refused(folder, capsys, monkey
             assert "checkpoints" in line
 
 
+@pytest.mark.slow
 def test_a_configuration_with_invalid_values_ends_in_at_most_one_error_line(folder, capsys, monkeypatch):
     path = folder / "configuration.toml"
     content, tables = path.read_bytes(), tomllib.loads(path.read_text())

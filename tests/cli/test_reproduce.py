@@ -117,6 +117,7 @@ def inline(monkeypatch):
     monkeypatch.setattr("kinfold.experiments.Processes", lambda *_: Inline())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inline")
 def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, features, tmp_path):
     code, out, _ = run(

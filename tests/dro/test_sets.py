@@ -92,6 +92,7 @@ def test_kl_equals_its_closed_form_and_the_solver():
         assert ((p * losses).sum() - gamma * entropy).item() == pytest.approx(closed.item(), rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", ["radius", "effective"])
 def test_kl_ball_equals_its_dual(by):
     for losses, source in instances(150):
@@ -117,6 +118,7 @@ def test_kl_ball_equals_its_dual(by):
         assert value == pytest.approx(min(solution.fun, dual(grid)), abs=1e-7 * max(1, span), rel=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", ["radius", "effective"])
 def test_chi_square_equals_the_solver(by):
     for losses, source in instances(200):

@@ -221,6 +221,7 @@ def test_a_signal_saves_and_the_bench_goes_on_to_the_same_results(tmp_path, expe
     assert {name: stat_scores(folder)[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_command_with_130_and_saves_running_trainings(tmp_path, expected):
     """To the whole group, as a terminal sends it, in the middle of a training."""
     file, folder = expected[0], tmp_path / "bench"

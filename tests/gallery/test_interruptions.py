@@ -93,6 +93,7 @@ def test_a_kill_at_any_write_leaves_the_old_gallery_or_the_new_one(tmp_path, mon
     assert write >= 4
 
 
+@pytest.mark.slow
 def test_added_parts_survive_a_kill_and_are_not_added_again(tmp_path):
     """A real process adds one part after the other and is killed while it does."""
     program = """

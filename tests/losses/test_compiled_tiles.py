@@ -43,6 +43,7 @@ def check(name, **options):
     return loss
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:.*without a compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_values_and_gradients_stay_the_same(name):

@@ -19,6 +19,7 @@ def test_gradient_by_the_embeddings(name, options):
     assert gradcheck(lambda e: loss(e, y), (x.requires_grad_(),), eps=1e-7, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "options"), [c for c in PAIR_CASES if c[0] not in DETACHED_WEIGHTS], ids=ids)
 def test_gradient_by_anchors_and_references(name, options):
     x, y = batch(12, dim=4, sizes=(2, 2, 1))

@@ -12,6 +12,7 @@ from tests import torchrun
 from tests.models.problems import STEPS, gradients, networks, problem, run
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_give_what_one_process_gives(ranks, tmp_path):

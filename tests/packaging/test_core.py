@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.packaging.absent import OPTIONAL, PROJECT, TOOLS, python
 
 # the estimators need scikit-learn, and each adapter the library that it is for
@@ -20,6 +22,7 @@ for name in names:
 LOADED = "{name.split('.')[0] for name in sys.modules}"
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_the_optional_packages():
     hidden = f"from tests.packaging.absent import OPTIONAL, hide; hide(OPTIONAL){MODULES}print(len(names))"
     assert int(python(hidden)) > 200

@@ -249,6 +249,7 @@ def mounted(tmp_path_factory):
     return json.loads(process.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_on_a_full_disk_can_be_resumed(mounted):
     assert "No space left on device" in mounted["full"]
     assert mounted["kept when full"] == 8
@@ -264,6 +265,7 @@ def test_a_run_on_a_read_only_disk_can_be_resumed(mounted):
     assert mounted["kept when read-only"] == 8
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_in_one_folder(tmp_path):
     path = write_files(tmp_path)
     folder = tmp_path / "run"

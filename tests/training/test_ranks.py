@@ -174,6 +174,7 @@ def test_a_signal_to_torchrun_saves_a_run_that_can_be_resumed(tmp_path):
     assert difference(*folders) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 def test_no_thread_of_the_process_group_outlives_it(tmp_path):
     # one that does takes the GIL while Python shuts down, and aborts a rank that has finished its work

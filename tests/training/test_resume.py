@@ -266,6 +266,7 @@ def wait_for(folder, step):
     raise AssertionError(f"step {step} was not reached")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers", [[signal.SIGKILL, signal.SIGTERM], pytest.param([signal.SIGINT], marks=pytest.mark.slow)]
 )

@@ -4,13 +4,16 @@ import torch
 from torch import Tensor
 
 from kinfold.losses import Loss
+from kinfold.losses.adaface import AdaFace
 from kinfold.losses.arcface import ArcFace
 from kinfold.losses.cosface import CosFace
+from kinfold.losses.magface import MagFace
 from kinfold.losses.normalized_softmax import NormalizedSoftmax
 from kinfold.losses.proxy_anchor import ProxyAnchor
 from kinfold.losses.proxy_nca import ProxyNCA
 from kinfold.losses.soft_triple import SoftTriple, pool_centers
 from kinfold.losses.softmax import Softmax
+from kinfold.losses.sphereface import SphereFace
 from kinfold.losses.sub_center_arcface import SubCenterArcFace, take_nearest_center
 from kinfold.pairs import full_precision, normalize
 from kinfold.pairs.pair_batch import check_embeddings
@@ -19,10 +22,11 @@ from kinfold.pairs.pair_batch import check_embeddings
 def compute_class_logits(loss: Loss, embeddings: Tensor) -> Tensor:
     """Return the score of every class, without the margin of the loss; the largest is the predicted class.
 
-    arcface, cosface, sub-center-arcface: scale times cosine; normalized-softmax: cosine / temperature; softmax: dot
-    product plus bias; proxy-nca: minus the squared distance of the scaled vectors; proxy-anchor: cosine; soft-triple:
-    the pooled cosine of the centers. These are the values of `get_logits` in pytorch-metric-learning, except that its
-    ProxyNCALoss returns distances, of which the smallest is the predicted class.
+    arcface, cosface, magface, adaface, sub-center-arcface: scale times cosine; sphereface: cosine times the length of
+    the embedding; normalized-softmax: cosine / temperature; softmax: dot product plus bias; proxy-nca: minus the
+    squared distance of the scaled vectors; proxy-anchor: cosine; soft-triple: the pooled cosine of the centers. These
+    are the values of `get_logits` in pytorch-metric-learning, except that its ProxyNCALoss returns distances, of which
+    the smallest is the predicted class.
 
     Args:
         loss: A loss with class vectors.
@@ -54,8 +58,10 @@ def compute_class_logits(loss: Loss, embeddings: Tensor) -> Tensor:
         if isinstance(loss, Softmax):
             assert loss.bias is not None
             return x @ vectors.T + loss.bias.to(x.dtype)
+        if isinstance(loss, SphereFace):
+            return x @ normalize(vectors).T
         cosine = normalize(x) @ normalize(vectors).T
-        if isinstance(loss, ArcFace | CosFace):
+        if isinstance(loss, ArcFace | CosFace | MagFace | AdaFace):
             return loss.scale * cosine
         if isinstance(loss, SubCenterArcFace):
             return loss.scale * take_nearest_center(cosine.reshape(len(x), -1, loss.centers))
