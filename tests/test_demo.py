@@ -87,7 +87,7 @@ def test_the_command_reuses_finished_runs_and_prints_all_parts(small_demo, capsy
 def test_the_command_prints_json(small_demo, capsys, monkeypatch):
     folder, result = small_demo
     monkeypatch.setattr("kinfold.demo.run_demo", lambda *_, **options: result)
-    monkeypatch.setattr("kinfold.report.collect_content", lambda folder: {})
+    monkeypatch.setattr("kinfold.report.collect_content", lambda folder, points: {})
     monkeypatch.setattr("kinfold.report.write_page", lambda content, path: path)
     code, printed, _ = run(capsys, monkeypatch, "demo", "--out", folder, "--json")
     assert code == 0

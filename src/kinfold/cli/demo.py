@@ -25,7 +25,7 @@ def demo(
     After a stop, the same command continues; finished runs are not trained again.
     """
     from kinfold.cli.bench_progress import show_bench_progress
-    from kinfold.demo import build_suite, run_demo
+    from kinfold.demo import MAP_POINTS, build_suite, run_demo
     from kinfold.experiments import Interrupted
     from kinfold.report import collect_content, write_page
 
@@ -36,7 +36,7 @@ def demo(
     except Interrupted:
         echo("interrupted, everything is saved; the same command continues", err=True)
         raise typer.Exit(130) from None
-    page = write_page(collect_content(out), out / "report.html")
+    page = write_page(collect_content(out, MAP_POINTS), out / "report.html")
     if as_json:
         facts = {"report": str(page), "best": result.best, "pixels": result.pixels}
         calibration = result.calibration.to_dict()
