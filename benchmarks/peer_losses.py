@@ -118,9 +118,9 @@ CPU. The last column counts how often the host waits for the [second device](dev
 
 The checks are the contract of this package, not of that library: a batch without a valid pair, for example, is
 outside of what its documentation promises. Most of its losses keep most of the checks. The losses of this package
-keep all of them with two exceptions (`tests/testing/test_check.py`): `circle` and `hap2s` define weights that carry no
-gradient, and the memory of `smooth-ap`, `pnp`, `recall-at-k`, `roadmap` and `happier` grows with the positives too, for
-`smooth-ap` here with the power 3.0 of the batch size.
+keep all of them with two exceptions (`tests/testing/test_check.py`): `circle`, `hap2s` and `adaface` define weights
+that carry no gradient, and the memory of `smooth-ap`, `pnp`, `recall-at-k`, `roadmap` and `happier` grows with the
+positives too, for `smooth-ap` here with the power 3.0 of the batch size.
 
 This page is written by `python -m benchmarks.peer_losses`. Under each check is code that shows what was observed for
 every loss of its table, with torch and that library alone. It prints the name of the loss, whether the check holds,
