@@ -39,7 +39,7 @@ def test_losses_load_only_what_they_need():
 
 def test_packages_are_attributes():
     printed = fresh_python("import kinfold; print(kinfold.losses.create('supcon'))")
-    assert printed.strip() == "SupCon(temperature=0.1, reduction='mean')"
+    assert printed.strip() == "SupCon(temperature=0.1, distance=None, reduction='mean')"
     with pytest.raises(AttributeError, match="no attribute 'lossess'"):
         kinfold.lossess  # noqa: B018
 

@@ -73,7 +73,8 @@ class Robust(Loss):
         self.supports_chunks = is_separable and (self.kind == "anchor" or group == "class")
         self.whole_classes = is_separable and group == "class"
         super().__init__(reduction)
-        self.measure, self.normalize = inner.measure, inner.normalize
+        self.measure, self.normalize, self.distance = inner.measure, inner.normalize, inner.distance
+        self._scoring = inner._scoring
         self.uses_labels = group == "class" or inner.uses_labels
         self.pair_loss: Loss = inner
         self.uncertainty_set = uncertainty_set

@@ -7,6 +7,7 @@ imported on first use: `kinfold.losses.RankedList`. `Loss`, `ScoredPairs` and `T
 """
 
 import importlib
+import inspect
 from typing import Any
 
 from kinfold import registry
@@ -56,6 +57,7 @@ def create(name: str, **options: Any) -> Loss:
         0.6
     """
     target = registry.resolve("losses", name)
+    _check_distance(name, target, options)
     is_other_class = isinstance(target, type) and not issubclass(target, Loss)
     loss = None if is_other_class else registry.create("losses", name, **options)
     if not isinstance(loss, Loss):
@@ -65,6 +67,22 @@ def create(name: str, **options: Any) -> Loss:
         )
     check_initialized(loss, name)
     return loss
+
+
+def _check_distance(name: str, target: Any, options: dict[str, Any]) -> None:
+    """Raise ValueError that says why for a distance of a loss that takes none."""
+    parameters = inspect.signature(target).parameters
+    if "distance" not in options or "distance" in parameters:
+        return
+    reason = getattr(target, "fixed_measure", None)
+    if "pair_loss" in parameters:
+        reason = 'it is that of its pair loss: pair_loss=kinfold.losses.create("binomial", distance=...)'
+    if reason is not None:
+        others = registry.names("losses")
+        takers = [
+            other for other in others if "distance" in inspect.signature(registry.resolve("losses", other)).parameters
+        ]
+        raise ValueError(f"{name!r} takes no distance: {reason}. These take one: {', '.join(takers)}")
 
 
 def __getattr__(name: str) -> Any:

@@ -68,6 +68,7 @@ class Angular(Loss):
     kind = "batch"
     measure = "dot"
     normalize = False
+    fixed_measure = "its angles are those of triangles of embeddings"
 
     def __init__(
         self,

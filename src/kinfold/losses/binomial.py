@@ -6,6 +6,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 
 
@@ -54,6 +55,7 @@ class Binomial(Loss):
         positive_scale: Steepness for positive pairs.
         negative_scale: Steepness for negative pairs.
         threshold: Similarity at which a pair changes from easy to hard.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -65,9 +67,10 @@ class Binomial(Loss):
         positive_scale: float = 2.0,
         negative_scale: float = 40.0,
         threshold: float = 0.5,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_positive(positive_scale=positive_scale, negative_scale=negative_scale)
         self.positive_scale = positive_scale
         self.negative_scale = negative_scale

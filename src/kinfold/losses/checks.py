@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kinfold.losses.scoring import Measure
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.relation_source import RelationSource
 from kinfold.pairs.transforms import is_transformed
 from kinfold.registry import suggest
@@ -43,6 +44,12 @@ def check_positive(**options: float) -> None:
     for name, value in options.items():
         if not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name} must be a positive number, got {value}")
+
+
+def check_unit(is_default: bool, distance: Distance | None) -> None:
+    """Raise ValueError for an option `normalize` that a distance replaces."""
+    if distance is not None and not is_default:
+        raise ValueError(f"normalize= would be ignored: distance={distance!r} says whether embeddings are normalized")
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:

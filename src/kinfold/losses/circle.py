@@ -51,6 +51,8 @@ class Circle(Loss):
         reduction: "mean", "sum" or "none".
     """
 
+    fixed_measure = "its weights come from the largest and the smallest cosine, 1 and -1"
+
     def __init__(self, margin: float = 0.4, scale: float = 80.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         check_positive(scale=scale)

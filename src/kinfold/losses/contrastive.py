@@ -8,6 +8,7 @@ from torch import Tensor, relu
 from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 from kinfold.pairs.relation_source import RelationSource
 
@@ -53,6 +54,7 @@ class Contrastive(Loss):
         positive_margin: Distance up to which a positive costs nothing.
         squared: False has linear hinges, as in Roth et al. (ICML 2020); True is the original form.
         average: "all" divides each side by the number of its pairs, "active" by the number of those with a cost.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -66,9 +68,10 @@ class Contrastive(Loss):
         positive_margin: float = 0.0,
         squared: bool = False,
         average: Literal["all", "active"] = "all",
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("average", average, ("all", "active"))
         self.margin = margin
         self.positive_margin = positive_margin

@@ -7,6 +7,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.facility_search import find_facilities
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import HUGE, count
 
 
@@ -68,6 +69,7 @@ class FacilityLocation(Loss):
     Args:
         weight: Weight of 1 - NMI between clusters and classes, the structured margin; "margin multiplier" or gamma.
         rounds: Rounds of swaps after the greedy search; 5 as in the released code, 0 for none.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean" or "sum"; both are the value of the batch.
 
     Raises:
@@ -83,8 +85,10 @@ class FacilityLocation(Loss):
     measure = "euclidean"
     supports_chunks = False
 
-    def __init__(self, weight: float = 10.0, rounds: int = 5, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, weight: float = 10.0, rounds: int = 5, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         check_positive(weight=weight)
         if rounds < 0:
             raise ValueError(f"rounds must be 0 or more, got {rounds}")

@@ -50,6 +50,7 @@ class FastAP(Loss):
     """
 
     measure = "squared-euclidean"
+    fixed_measure = "its histogram covers the squared distances of unit vectors, 0 to 4"
 
     def __init__(self, bins: int = 10, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

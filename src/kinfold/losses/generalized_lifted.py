@@ -6,6 +6,7 @@ from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.n_pair import norm_penalty
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 
 
 def generalized_lifted(distance: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 1.0) -> Tensor:
@@ -42,6 +43,7 @@ class GeneralizedLifted(Loss):
         margin: Required gap between the soft farthest positive and the soft nearest negative.
         regularization: Weight of the penalty on the lengths of embeddings.
         norm_power: Power of the length in the penalty.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -53,9 +55,10 @@ class GeneralizedLifted(Loss):
         margin: float = 1.0,
         regularization: float = 0.005,
         norm_power: float = 2.0,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         self.margin = margin
         self.regularization = regularization
         self.norm_power = norm_power

@@ -7,6 +7,7 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.triplet import all_triplets
 from kinfold.pairs import Quadruplets, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, mask_to_float
 
 
@@ -56,6 +57,7 @@ class GlobalTriplet(Loss):
         global_weight: Weight of the global loss; 0 leaves a triplet loss.
         global_margin: Required gap between the mean distances of all negatives and of all positives.
         mean_weight: Weight of that gap beside the variances.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean" or "sum"; both are the value of the batch.
 
     Raises:
@@ -77,9 +79,10 @@ class GlobalTriplet(Loss):
         global_weight: float = 1.0,
         global_margin: float = 0.4,
         mean_weight: float = 0.8,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         for name, weight in (("global_weight", global_weight), ("mean_weight", mean_weight)):
             if not 0 <= weight < float("inf"):
                 raise ValueError(f"{name} must be a number of at least 0, got {weight}")

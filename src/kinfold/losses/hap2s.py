@@ -8,6 +8,7 @@ from torch import Tensor, relu
 from kinfold.losses.checks import check_choice, check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import gather_few, mask_out
 
 
@@ -64,6 +65,7 @@ class HAP2S(Loss):
         sigma: Temperature of exponential weights, by default 0.5; not allowed with polynomial weights.
         weighting: "exponential" or "polynomial".
         power: Exponent of polynomial weights, by default 10; not allowed with exponential weights.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -75,9 +77,10 @@ class HAP2S(Loss):
         sigma: float | None = None,
         weighting: Literal["exponential", "polynomial"] = "exponential",
         power: float | None = None,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("weighting", weighting, ("exponential", "polynomial"))
         unused, value = ("power", power) if weighting == "exponential" else ("sigma", sigma)
         if value is not None:

@@ -7,6 +7,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.roadmap import rising_step
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, list_columns, mask_to_float
 
 
@@ -60,13 +61,20 @@ class Happier(Loss):
         temperature: Width of the sigmoid of ranks; 0.01 as in the paper.
         balance: Whether the relevance of an item is divided by the number of items of the same relevance to its
             anchor, as in the paper: each level of a tree then has the same weight, however many items it holds.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
     graded = True
 
-    def __init__(self, temperature: float = 0.01, balance: bool = True, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        temperature: float = 0.01,
+        balance: bool = True,
+        distance: Distance | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature)
         self.temperature = temperature
         self.balance = balance

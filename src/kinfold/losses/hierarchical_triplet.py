@@ -69,6 +69,7 @@ class HierarchicalTriplet(Loss):
     """
 
     measure = "squared-euclidean"
+    fixed_measure = "the tree that its margins come from is built from unit vectors"
 
     def __init__(
         self,

@@ -56,6 +56,7 @@ class Histogram(Loss):
 
     kind = "batch"
     supports_chunks = False
+    fixed_measure = "its histograms cover the cosines, -1 to 1"
 
     def __init__(self, bins: int = 65, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

@@ -56,6 +56,7 @@ class IntraPairVariance(Loss):
 
     kind = "batch"
     supports_chunks = False
+    fixed_measure = "its tolerances are shares of a mean cosine, and a distance has no such zero"
 
     def __init__(
         self, positive_tolerance: float = 0.01, negative_tolerance: float = 0.01, reduction: Reduction = "mean"

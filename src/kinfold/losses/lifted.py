@@ -9,6 +9,7 @@ from kinfold.losses.checks import check_choice
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, list_columns
 
 
@@ -68,6 +69,7 @@ class Lifted(Loss):
             of both its items, on Euclidean distances of unit vectors. It is one value per batch and takes no reference
             set.
         margin: Distance that negatives should keep, for "oh-song" only; by default 1.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none" ("oh-song": "mean" or "sum").
     """
 
@@ -75,6 +77,7 @@ class Lifted(Loss):
         self,
         variant: Literal["standard", "oh-song"] = "standard",
         margin: float | None = None,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
         check_choice("variant", variant, ("standard", "oh-song"))
@@ -86,7 +89,7 @@ class Lifted(Loss):
             self.kind = "batch"
             self.measure = "euclidean"
             self.supports_chunks = False
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         self.variant = variant
         self.margin = 1.0 if margin is None else margin
 

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from kinfold.losses.checks import check_positive
+from kinfold.losses.checks import check_positive, check_unit
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.scoring import Measure
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, mask_to_float
 
 
@@ -48,6 +49,7 @@ class LogRatio(Loss):
         squared: True compares squared Euclidean distances, as the paper prints it; False the distances themselves.
         normalize: False measures raw embeddings, as in the paper; True unit vectors.
         epsilon: Added to both distances; 1e-6 as in the authors' code.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -56,13 +58,19 @@ class LogRatio(Loss):
     normalize = False
 
     def __init__(
-        self, squared: bool = True, normalize: bool = False, epsilon: float = 1e-6, reduction: Reduction = "mean"
+        self,
+        squared: bool = True,
+        normalize: bool = False,
+        epsilon: float = 1e-6,
+        distance: Distance | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
-        check_positive(epsilon=epsilon)
-        self.squared = squared
+        check_unit(not normalize, distance)
         self.normalize = normalize
         self.measure = "squared-euclidean" if squared else "euclidean"
+        super().__init__(reduction, distance)
+        check_positive(epsilon=epsilon)
+        self.squared = squared
         self.epsilon = epsilon
 
     def terms(self, pairs: ScoredPairs) -> Terms:

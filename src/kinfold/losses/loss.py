@@ -13,10 +13,11 @@ from kinfold.losses.mined_terms import evaluate_tuples
 from kinfold.losses.opaque import compute_opaque, is_large, register_loss
 from kinfold.losses.pair_weights import compute_pair_weights
 from kinfold.losses.proxies import make_proxy_batch
-from kinfold.losses.scoring import Measure, Scoring
+from kinfold.losses.scoring import Measure, Scoring, choose_scoring
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.training_check import TrainingCheck
 from kinfold.pairs import Labels, PairBatch, Quadruplets, Relation, Triplets, full_precision, make_pair_batch
+from kinfold.pairs.distances import COSINE, Distance, PairDistance, read_distance
 from kinfold.pairs.index_tuples import IndexTensors, Tuples, read_tuples
 from kinfold.pairs.pair_batch import nan_unless_finite
 from kinfold.pairs.relation_source import MatrixRelation, RelationSource
@@ -36,11 +37,12 @@ class Loss(nn.Module):
 
     Args:
         reduction: "mean", "sum" or "none".
+        distance: How pairs are measured instead, see `kinfold.pairs.distances`; None for the measure of the paper.
 
     Attributes:
         kind: "pair": one value per pair (B, R). "anchor": one value per anchor (B,), from its row of scores only.
             "batch": one value for the whole batch.
-        measure: What the scores are: "cosine", "dot", "euclidean", "squared-euclidean" or "snr".
+        measure: What the scores are: "cosine", "dot", "euclidean", "squared-euclidean", "snr" or "hyperbolic".
         normalize: Whether embeddings are scaled to length one first.
         supports_chunks: Whether `terms` may be called for a part of the rows at a time; needs kind "pair" or "anchor",
             or terms of a batch that can be added.
@@ -51,6 +53,7 @@ class Loss(nn.Module):
         graded: For kind "anchor" or "batch": whether `terms` uses `ScoredPairs.degree`, so that the loss accepts a
             real-valued relation.
         uses_lengths: Whether `terms` needs the lengths of the embeddings too; for losses with class vectors.
+        fixed_measure: Why the loss takes no other distance; None if it takes one.
         compiles_tiles: Whether tiles are compiled, see `kinfold.losses.compile`.
         uses_labels: Whether the loss uses labels in addition to `relation=`, as a loss with one parameter per class
             does. Other losses refuse labels beside a relation, because they would be ignored.
@@ -67,13 +70,20 @@ class Loss(nn.Module):
     graded: bool = False
     uses_labels: bool = False
     uses_lengths: bool = False
+    fixed_measure: str | None = None
+    distance: Distance | None = None
+    _scoring: Scoring | None = None
     compiles_tiles: bool = False
     proxies_are_anchors: bool = False
     proxies: nn.Parameter | None
 
-    def __init__(self, reduction: Reduction = "mean") -> None:
+    def __init__(self, reduction: Reduction = "mean", distance: Distance | None = None) -> None:
         super().__init__()
         check_attributes(self, Loss)
+        if distance is not None:
+            self.distance = distance
+            self._scoring = choose_scoring(type(self).__name__, self.measure, distance)
+            self.measure, self.normalize = self._scoring.measure, self._scoring.unit
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
         if reduction == "none" and self.kind == "batch":
@@ -218,7 +228,16 @@ class Loss(nn.Module):
     @property
     def scoring(self) -> Scoring:
         """The measure of this loss."""
-        return Scoring(self.measure, self.normalize)
+        return self._scoring or Scoring(self.measure, self.normalize)
+
+    @property
+    def pair_distance(self) -> PairDistance:
+        """The distance whose similarities or distances are the scores, which miners follow."""
+        if self.distance is not None:
+            return read_distance(self.distance)
+        if self.measure in ("dot", "snr"):
+            return PairDistance("dot" if self.measure == "dot" else "snr")
+        return COSINE if self.normalize else PairDistance("euclidean")
 
     def extra_repr(self) -> str:
         names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]

@@ -9,6 +9,7 @@ from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.proxies import check_class_range
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 
 
@@ -52,6 +53,7 @@ class Margin(Loss):
         beta_regularization: Weight of the sum of the boundaries, which is added to the loss; needs learn_beta.
         variant: "standard", or "as-coded": divides by the number of triplets with a violated pair, as the code of Roth
             et al. (ICML 2020) does; needs mined triplets.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -66,9 +68,10 @@ class Margin(Loss):
         learn_beta: bool = True,
         beta_regularization: float = 0.0,
         variant: Literal["standard", "as-coded"] = "standard",
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("variant", variant, ("standard", "as-coded"))
         if num_classes is not None and num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}")

@@ -13,7 +13,8 @@ from kinfold.pairs import Labels
 class Mined(nn.Module):
     """A loss of the pairs or triplets that a miner selects.
 
-    `Mined(loss, miner)(embeddings, labels)` equals `loss(embeddings, labels, tuples=miner(embeddings, labels))`.
+    `Mined(loss, miner)(embeddings, labels)` equals `loss(embeddings, labels, tuples=miner(embeddings, labels))`. The
+    miner takes the distance of the loss, unless it was made with one or works on unit vectors alone.
 
     Args:
         loss: A loss without proxies, or its registered name.
@@ -37,6 +38,7 @@ class Mined(nn.Module):
             )
         self.loss: Loss = loss
         self.miner: Miner = miner
+        miner.follow(loss.pair_distance)
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.miners.informative_pairs import keep_informative
+from kinfold.pairs.distances import Distance
 
 
 def multi_similarity(
@@ -52,6 +53,7 @@ class MultiSimilarity(Loss):
         threshold: Similarity at which a pair changes from easy to hard.
         epsilon: Tolerance of the pair selection, see `MultiSimilarityMiner`. None uses every pair; an anchor without
             positives or without negatives then still counts the other side.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -61,9 +63,10 @@ class MultiSimilarity(Loss):
         negative_scale: float = 40.0,
         threshold: float = 0.5,
         epsilon: float | None = 0.1,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_positive(positive_scale=positive_scale, negative_scale=negative_scale)
         self.positive_scale = positive_scale
         self.negative_scale = negative_scale

@@ -9,6 +9,7 @@ from kinfold.losses.logsumexp import masked_logsumexp, softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.miners.one_positive import OnePositiveMiner
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import list_columns
 from kinfold.pairs.measures import safe_sqrt
 
@@ -49,6 +50,7 @@ class NPair(Loss):
         norm_power: Power of the length in the penalty; the code of Roth et al. (ICML 2020) has 1.
         positives: "all" averages over the positives of an anchor, "one" draws one of them, as in Roth et al. (2020).
         generator: Source of random numbers for positives="one"; by default a new one with seed 0.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -61,9 +63,10 @@ class NPair(Loss):
         norm_power: float = 2.0,
         positives: Literal["all", "one"] = "all",
         generator: torch.Generator | None = None,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         self.regularization = regularization
         self.norm_power = norm_power
         self.chooser = OnePositiveMiner.from_option(positives, generator)

@@ -2,10 +2,11 @@
 
 from torch import Tensor
 
-from kinfold.losses.checks import check_positive
+from kinfold.losses.checks import check_positive, check_unit
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import union
 
 
@@ -38,16 +39,24 @@ class NCA(Loss):
     Args:
         scale: Factor of the squared distances; 1 in the paper, where the length of the embeddings takes its role.
         normalize: True measures on unit vectors; False on raw embeddings, as in the paper.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
     measure = "squared-euclidean"
 
-    def __init__(self, scale: float = 1.0, normalize: bool = True, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        scale: float = 1.0,
+        normalize: bool = True,
+        distance: Distance | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        check_unit(normalize, distance)
+        self.normalize = normalize
+        super().__init__(reduction, distance)
         check_positive(scale=scale)
         self.scale = scale
-        self.normalize = normalize
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         return pairs.per_anchor(nca(pairs.scores, pairs.positives, pairs.negatives, scale=self.scale))

@@ -6,6 +6,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.n_pair import n_pair
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 
 
 def nt_xent(similarity: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float = 0.1) -> Tensor:
@@ -37,11 +38,14 @@ class NTXent(Loss):
 
     Args:
         temperature: Divisor of the cosines; 0.1 was best in the SimCLR study.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
-    def __init__(self, temperature: float = 0.1, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, temperature: float = 0.1, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature)
         self.temperature = temperature
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from kinfold.losses.checks import check_choice, check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import list_columns, mask_to_float
 
 Form = Literal["o", "iu", "ib", "ds", "dq"]
@@ -72,6 +73,7 @@ class PNP(Loss):
         alpha: Exponent of the form "dq".
         b: Scale of the form "ib".
         temperature: Width of the sigmoid; a small one is close to a comparison.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -81,9 +83,10 @@ class PNP(Loss):
         alpha: float = 1.0,
         b: float = 2.0,
         temperature: float = 0.01,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("form", form, ("o", "iu", "ib", "ds", "dq"))
         check_positive(alpha=alpha, b=b, temperature=temperature)
         self.form: Form = form

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, mask_out
 
 
@@ -66,11 +67,14 @@ class PrecisionAtK(Loss):
     Args:
         k: Length of the ranking.
         margin: Added to the similarity of negatives.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
-    def __init__(self, k: int = 4, margin: float = 0.1, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, k: int = 4, margin: float = 0.1, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         self.k = k

@@ -53,6 +53,7 @@ class ProxyLoss(Loss):
         scales_by_length: Whether the scores are multiplied by the lengths of the embeddings; needs `uses_lengths`.
     """
 
+    fixed_measure = "it compares samples with class vectors by their products"
     logit_scale: float = 1.0
     bias: nn.Parameter | None
     needs_negatives: bool = False

@@ -11,6 +11,7 @@ from kinfold.losses.terms import Terms
 from kinfold.miners.distance_weighted import DistanceWeightedMiner
 from kinfold.miners.fourth_item import FourthItemMiner
 from kinfold.pairs import PairBatch, Quadruplets, Relation, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.measures import safe_sqrt
 
@@ -31,6 +32,7 @@ class Quadruplet(Loss):
         variant: "standard" has the published margins; "as-run" has those that Roth et al. (ICML 2020) most likely used
             for their tables.
         generator: Source of random numbers for the tuples; by default a new one with seed 0.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean" or "sum".
 
     Examples:
@@ -50,9 +52,10 @@ class Quadruplet(Loss):
         squared: bool = False,
         variant: Literal["standard", "as-run"] = "standard",
         generator: torch.Generator | None = None,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("variant", variant, ("standard", "as-run"))
         first, second = (1.0, 0.5) if variant == "standard" else (0.2, 0.2)
         self.margin = first if margin is None else margin

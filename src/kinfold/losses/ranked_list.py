@@ -5,6 +5,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import HUGE, gather_few, mask_out, mask_to_float
 
 
@@ -59,6 +60,7 @@ class RankedList(Loss):
         boundary: Distance from which a negative costs nothing.
         temperature: How strongly near negatives are preferred; 0 weights all violated ones equally.
         balance: Weight of the negative side, in [0, 1].
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -70,9 +72,10 @@ class RankedList(Loss):
         boundary: float = 1.2,
         temperature: float = 10.0,
         balance: float = 0.5,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         if not 0 <= balance <= 1:
             raise ValueError(f"balance must be in [0, 1], got {balance}")
         self.margin = margin

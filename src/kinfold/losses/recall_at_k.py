@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kinfold.losses.checks import check_positive
+from kinfold.losses.checks import check_positive, check_unit
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import normalize
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import list_columns, mask_to_float, union
 
 
@@ -91,6 +92,7 @@ class RecallAtK(Loss):
         temperature: Width of the sigmoid of similarities.
         k_temperature: Width of the sigmoid of ranks.
         normalize: True measures cosines; False dot products, for rows of `similarity_mixup`.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -100,17 +102,19 @@ class RecallAtK(Loss):
         temperature: float = 0.01,
         k_temperature: float = 1.0,
         normalize: bool = True,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        check_unit(normalize, distance)
+        self.normalize = normalize
+        self.measure = "cosine" if normalize else "dot"
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature, k_temperature=k_temperature)
         if not k or any(cut < 1 for cut in k):
             raise ValueError(f"k must list numbers of at least 1, got {k}")
         self.k = tuple(k)
         self.temperature = temperature
         self.k_temperature = k_temperature
-        self.normalize = normalize
-        self.measure = "cosine" if normalize else "dot"
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         widths = {"temperature": self.temperature, "k_temperature": self.k_temperature}

@@ -6,6 +6,7 @@ from torch import Tensor, relu
 from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, list_columns, mask_to_float, masked_sum
 
 
@@ -72,6 +73,7 @@ class Roadmap(Loss):
         weight: Share of the calibration; 0.5 as in the paper.
         positive_threshold: Cosine from which a positive costs nothing; 0.9 as in the paper.
         negative_threshold: Cosine up to which a negative costs nothing; 0.6 as in the paper.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -81,9 +83,10 @@ class Roadmap(Loss):
         weight: float = 0.5,
         positive_threshold: float = 0.9,
         negative_threshold: float = 0.6,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature)
         self.temperature = temperature
         self.weight = weight

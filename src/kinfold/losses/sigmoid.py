@@ -9,6 +9,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 
 
@@ -44,6 +45,7 @@ class Sigmoid(Loss):
         scale: Initial factor of the cosines; 10 as in the paper.
         bias: Initial bias; -10 as in the paper: at the start nearly all pairs are negative.
         learn: Whether scale and bias are trained; otherwise they are constant.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -52,9 +54,14 @@ class Sigmoid(Loss):
     bias: Tensor
 
     def __init__(
-        self, scale: float = 10.0, bias: float = -10.0, learn: bool = True, reduction: Reduction = "mean"
+        self,
+        scale: float = 10.0,
+        bias: float = -10.0,
+        learn: bool = True,
+        distance: Distance | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_positive(scale=scale)
         self.learn = learn
         for name, value in (("log_scale", math.log(scale)), ("bias", bias)):

@@ -55,6 +55,7 @@ class SimilarityContrastive(Loss):
     kind = "pair"
     elementwise = True
     measure = "squared-euclidean"
+    fixed_measure = "its cost 1 - s is half the squared distance of unit vectors; contrastive takes one"
 
     def __init__(
         self,

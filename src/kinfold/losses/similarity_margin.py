@@ -4,6 +4,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 
 
@@ -44,14 +45,21 @@ class SimilarityMargin(Loss):
     Args:
         margin: Required distance from the threshold.
         threshold: Similarity that separates positives from negatives.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
     kind = "pair"
     elementwise = True
 
-    def __init__(self, margin: float = 0.2, threshold: float = 0.5, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        margin: float = 0.2,
+        threshold: float = 0.5,
+        distance: Distance | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction, distance)
         self.margin = margin
         self.threshold = threshold
 

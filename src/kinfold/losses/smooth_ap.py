@@ -6,6 +6,7 @@ from torch import Tensor
 from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import list_columns, mask_to_float
 
 
@@ -46,11 +47,14 @@ class SmoothAP(Loss):
 
     Args:
         temperature: Width of the sigmoid; a small one is close to a comparison.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
-    def __init__(self, temperature: float = 0.01, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, temperature: float = 0.01, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature)
         self.temperature = temperature
 

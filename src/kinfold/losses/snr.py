@@ -29,6 +29,7 @@ class SNR(Loss):
     """
 
     measure = "snr"
+    fixed_measure = "its ratio is the distance; triplet(squared=False, distance='snr') has no penalty"
 
     def __init__(self, margin: float = 0.2, regularization: float = 0.005, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

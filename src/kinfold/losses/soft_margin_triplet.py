@@ -8,6 +8,7 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import PairBatch, Quadruplets, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import count, list_columns, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
@@ -46,13 +47,16 @@ class SoftMarginTriplet(Loss):
         squared: True uses squared Euclidean distances of unit vectors; False the distances themselves, as the paper.
         swap: Whether the distance of the positive and the negative replaces that of the anchor and the negative where
             it is smaller (Balntas et al., BMVC 2016). All triplets are listed then: O(B P R) memory.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
     measure = "squared-euclidean"
 
-    def __init__(self, squared: bool = False, swap: bool = False, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, squared: bool = False, swap: bool = False, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         self.squared = squared
         self.swap = swap
 

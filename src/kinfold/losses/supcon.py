@@ -7,6 +7,7 @@ from kinfold.losses.checks import check_positive
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, masked_sum, union
 
 
@@ -53,13 +54,16 @@ class SupCon(Loss):
 
     Args:
         temperature: Divisor of the cosines; 0.1 as in the paper's experiments.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
     graded = True
 
-    def __init__(self, temperature: float = 0.1, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, temperature: float = 0.1, distance: Distance | None = None, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction, distance)
         check_positive(temperature=temperature)
         self.temperature = temperature
 

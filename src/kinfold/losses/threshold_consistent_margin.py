@@ -4,6 +4,7 @@ from torch import Tensor, relu
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
 
 
@@ -47,6 +48,7 @@ class ThresholdConsistentMargin(Loss):
         positive_threshold: Cosine from which a positive costs nothing; 0.9 as in the paper.
         negative_threshold: Cosine up to which a negative costs nothing; 0.5 as in the paper.
         positive_weight, negative_weight: Factors of the two means.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -59,9 +61,10 @@ class ThresholdConsistentMargin(Loss):
         negative_threshold: float = 0.5,
         positive_weight: float = 1.0,
         negative_weight: float = 1.0,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         self.positive_threshold = positive_threshold
         self.negative_threshold = negative_threshold
         self.positive_weight = positive_weight

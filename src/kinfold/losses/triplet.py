@@ -10,6 +10,7 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import PairBatch, Quadruplets, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import HUGE, count, list_columns, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
@@ -90,6 +91,7 @@ class Triplet(Loss):
         average: "all" divides by the number of triplets, "active" by the number of violated ones.
         swap: Whether d(p, n) replaces d(a, n) where it is smaller (Balntas et al., BMVC 2016). All triplets are listed
             then: O(B P R) memory.
+        distance: How pairs are measured; None as the paper does. See `kinfold.pairs.distances`.
         reduction: "mean", "sum" or "none".
     """
 
@@ -101,9 +103,10 @@ class Triplet(Loss):
         squared: bool = True,
         average: Literal["all", "active"] = "all",
         swap: bool = False,
+        distance: Distance | None = None,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, distance)
         check_choice("average", average, ("all", "active"))
         self.margin = margin
         self.squared = squared

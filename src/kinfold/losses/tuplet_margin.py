@@ -56,6 +56,7 @@ class TupletMargin(Loss):
     """
 
     measure = "squared-euclidean"
+    fixed_measure = "its margin is an angle between unit vectors"
 
     def __init__(self, margin: float = 0.1, scale: float = 64.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)

@@ -52,6 +52,7 @@ class VICReg(Loss):
     measure = "squared-euclidean"
     normalize = False
     supports_chunks = False
+    fixed_measure = "its variance and covariance are those of raw embeddings"
 
     def __init__(
         self,

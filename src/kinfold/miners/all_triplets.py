@@ -4,8 +4,9 @@ from typing import Literal
 
 import torch
 
-from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.registry import suggest
 
 DIFFICULTIES = ("violating", "hard", "semihard", "easy", "all")
@@ -23,6 +24,7 @@ class AllTripletsMiner(Miner):
         difficulty: Which triplets are listed.
         margin: Gap from which a triplet is easy.
         squared: Whether the gap is one of squared distances, as in the default triplet loss.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
     """
 
     def __init__(
@@ -30,8 +32,9 @@ class AllTripletsMiner(Miner):
         difficulty: Literal["violating", "hard", "semihard", "easy", "all"] = "violating",
         margin: float = 0.2,
         squared: bool = False,
+        distance: Distance | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(distance=distance)
         if difficulty not in DIFFICULTIES:
             raise ValueError(
                 f"difficulty is {difficulty!r}{suggest(difficulty, DIFFICULTIES)}; "
@@ -42,7 +45,7 @@ class AllTripletsMiner(Miner):
         self.squared = squared
 
     def mine(self, batch: PairBatch) -> Triplets:
-        distance = compute_distances(batch)
+        distance = self.compute_distances(batch)
         if self.squared:
             distance = distance.square()
         anchor, positive = batch.relation.positives.nonzero(as_tuple=True)

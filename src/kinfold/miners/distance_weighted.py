@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from kinfold.miners.drawing import draw_uniform, draw_weighted, fall_back
-from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Triplets
 from kinfold.pairs.masks import mask_out
 
@@ -61,7 +61,7 @@ class DistanceWeightedMiner(Miner):
         self.keep_singletons = keep_singletons
 
     def mine(self, batch: PairBatch) -> Triplets:
-        similarity = compute_similarities(batch)
+        similarity = self.compute_similarities(batch)
         dim = batch.anchors.shape[1]
         weights = negative_weights(similarity, batch.relation.negatives, dim, self.lower_cutoff, self.upper_cutoff)
         positive, has_positive = draw_uniform(batch.relation.positives, self.generator)

@@ -4,7 +4,7 @@ import torch
 
 from kinfold.miners.distance_weighted import negative_weights
 from kinfold.miners.drawing import mark_smallest
-from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Relation
 
 
@@ -32,7 +32,9 @@ class DistanceWeightedPairsMiner(Miner):
         if positives.numel() == 0:
             return batch.relation
         dim = batch.anchors.shape[1]
-        weights = negative_weights(compute_similarities(batch), negatives, dim, self.lower_cutoff, self.upper_cutoff)
+        weights = negative_weights(
+            self.compute_similarities(batch), negatives, dim, self.lower_cutoff, self.upper_cutoff
+        )
         # the order of arrival in a race of exponential clocks is a weighted draw without replacement
         clocks = torch.empty(weights.shape, dtype=weights.dtype, device=self.generator.device)
         arrival = clocks.exponential_(generator=self.generator).to(weights.device) / weights

@@ -3,8 +3,9 @@
 import torch
 
 from kinfold.miners.drawing import draw_uniform
-from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_out
 
 
@@ -20,13 +21,16 @@ class DRMLHardMiner(Miner):
 
     Args:
         cutoff: Upper limit of c, a distance of unit vectors.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
         generator: Source of random numbers; by default a new one with seed 0.
     """
 
     supports_chunks = False  # c depends on the whole batch
 
-    def __init__(self, cutoff: float = 0.5, generator: torch.Generator | None = None) -> None:
-        super().__init__(generator)
+    def __init__(
+        self, cutoff: float = 0.5, distance: Distance | None = None, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(generator, distance=distance)
         if cutoff < 0:
             raise ValueError(f"cutoff must be a distance of at least 0, got {cutoff}")
         self.cutoff = cutoff
@@ -36,7 +40,7 @@ class DRMLHardMiner(Miner):
         positive, _ = draw_uniform(relation.positives, self.generator)
         if relation.positives.numel() == 0:
             return self.make_triplets(batch, positive, positive, relation.has_both())
-        distance = compute_distances(batch)
+        distance = self.compute_distances(batch)
         # below zero if there is no positive pair at all, and then no anchor has a triplet
         farthest = mask_out(distance, relation.positives).amax()
         clamped = distance.clamp_min(farthest.clamp(0.0, self.cutoff))

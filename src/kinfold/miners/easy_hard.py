@@ -5,8 +5,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Relation, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.registry import suggest
 
 Choice: TypeAlias = Literal["easy", "semihard", "hard", "all"]
@@ -24,6 +25,7 @@ class EasyHardMiner(Miner):
         negative: "semihard" as in the paper, "easy", "hard", or "all". If one side is "all", pairs are selected instead
             of triplets; "semihard" needs one item on the other side.
         positive_range, negative_range: Smallest and largest distance of a pair that may be selected.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
     """
 
     def __init__(
@@ -32,8 +34,9 @@ class EasyHardMiner(Miner):
         negative: Choice = "semihard",
         positive_range: tuple[float, float] | None = None,
         negative_range: tuple[float, float] | None = None,
+        distance: Distance | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(distance=distance)
         for name, value in (("positive", positive), ("negative", negative)):
             if value not in CHOICES:
                 raise ValueError(
@@ -50,7 +53,7 @@ class EasyHardMiner(Miner):
         self.negative_range = negative_range
 
     def mine(self, batch: PairBatch) -> Relation | Triplets:
-        distance = compute_distances(batch)
+        distance = self.compute_distances(batch)
         positives = _within(distance, batch.relation.positives, self.positive_range)
         negatives = _within(distance, batch.relation.negatives, self.negative_range)
         if distance.shape[1] > 0 and self.positive == "semihard":

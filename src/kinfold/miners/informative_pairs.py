@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Relation
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import get_columns, mask_out, set_columns
 
 
@@ -48,12 +49,13 @@ class MultiSimilarityMiner(Miner):
 
     Args:
         epsilon: Tolerance: a pair is kept if it violates the order of similarities, or nearly does, by this much.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
     """
 
-    def __init__(self, epsilon: float = 0.1) -> None:
-        super().__init__()
+    def __init__(self, epsilon: float = 0.1, distance: Distance | None = None) -> None:
+        super().__init__(distance=distance)
         self.epsilon = epsilon
 
     def mine(self, batch: PairBatch) -> Relation:
         positives, negatives = batch.relation.positives, batch.relation.negatives
-        return Relation(*keep_informative(compute_similarities(batch), positives, negatives, epsilon=self.epsilon))
+        return Relation(*keep_informative(self.compute_similarities(batch), positives, negatives, epsilon=self.epsilon))

@@ -1,5 +1,6 @@
 """What all miners share: the call, the random number generator, and the `switch` of rho-regularization."""
 
+import inspect
 from dataclasses import replace
 
 import torch
@@ -11,12 +12,10 @@ from kinfold.pairs import (
     PairBatch,
     Relation,
     Triplets,
-    dot,
     full_precision,
     make_pair_batch,
-    normalize,
-    sphere_distance,
 )
+from kinfold.pairs.distances import COSINE, Distance, PairDistance, read_distance
 
 # pairs in a row chunk: 4 MB in float32, which fits into the processor's cache
 CHUNK_PAIRS = 2**20
@@ -25,27 +24,40 @@ CHUNK_PAIRS = 2**20
 class Miner(nn.Module):
     """Base class: select the pairs that a loss uses, or one triplet per anchor. No gradient passes through.
 
-    A subclass implements `mine`. Distances are Euclidean distances of L2-normalized embeddings. Random numbers come
-    from `generator` only, and its state is part of `state_dict`.
+    A subclass implements `mine`. Distances are Euclidean distances of L2-normalized embeddings, unless the miner or the
+    loss that it serves has another distance. Random numbers come from `generator` only, and its state is part of
+    `state_dict`.
 
     Args:
         generator: Source of random numbers; by default a new one with seed 0.
         switch: Rho-regularization of Roth et al. (ICML 2020), for triplet miners: with this probability the triplet of
             an anchor a is replaced by (a, a, n), where n is a random item of the class of a. This pushes positives
             apart.
+        distance: How pairs are measured, for miners with this option, see `kinfold.pairs.distances`. None is the
+            distance of the loss in `Mined` and in recipes, and "cosine" elsewhere.
 
     Attributes:
+        pair_distance: The distance in use.
         supports_chunks: Whether `mine` may be called for a part of the anchors at a time.
     """
 
     supports_chunks = True
 
-    def __init__(self, generator: torch.Generator | None = None, switch: float = 0.0) -> None:
+    def __init__(
+        self, generator: torch.Generator | None = None, switch: float = 0.0, distance: Distance | None = None
+    ) -> None:
         super().__init__()
         if not 0.0 <= switch <= 1.0:
             raise ValueError(f"switch is a probability in [0, 1], got {switch}")
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.switch = switch
+        self.distance = distance
+        self.pair_distance = COSINE if distance is None else read_distance(distance)
+
+    def follow(self, distance: PairDistance) -> None:
+        """Take the distance of a loss, if the miner has the option and was made without one."""
+        if self.distance is None and "distance" in inspect.signature(type(self)).parameters:
+            self.pair_distance = distance
 
     def forward(
         self,
@@ -76,9 +88,10 @@ class Miner(nn.Module):
             return self.select(batch)
 
     def select(self, batch: PairBatch) -> Relation | Triplets:
-        """Normalize the embeddings of a batch and mine it, in row chunks if it is large."""
-        x = normalize(batch.anchors)
-        batch = replace(batch, anchors=x, references=x if batch.symmetric else normalize(batch.references))
+        """Prepare the embeddings of a batch for the distance and mine it, in row chunks if it is large."""
+        x = self.pair_distance.make_operand(batch.anchors)
+        y = x if batch.symmetric else self.pair_distance.make_operand(batch.references)
+        batch = replace(batch, anchors=x, references=y)
         count, columns = batch.relation.positives.shape
         rows = max(64, CHUNK_PAIRS // max(1, columns))
         if not self.supports_chunks or count <= rows:
@@ -87,11 +100,19 @@ class Miner(nn.Module):
         return _concatenate([self.mine(batch.select_rows(slice(start, min(start + rows, count)))) for start in starts])
 
     def mine(self, batch: PairBatch) -> Relation | Triplets:
-        """Select pairs or triplets of a batch of unit vectors; implemented by each miner.
+        """Select pairs or triplets of a batch, of unit vectors for the cosine; implemented by each miner.
 
         With `supports_chunks` the selection for an anchor must not depend on the other anchors.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement mine(batch)")
+
+    def compute_distances(self, batch: PairBatch) -> Tensor:
+        """Distances (B, R) of the rows that `mine` gets, by the distance of the miner."""
+        return self.pair_distance.measure_distances(batch.anchors, batch.references)
+
+    def compute_similarities(self, batch: PairBatch) -> Tensor:
+        """Similarities (B, R) of the rows that `mine` gets: cosines, dot products, or minus the distances."""
+        return self.pair_distance.measure_similarities(batch.anchors, batch.references)
 
     def make_triplets(self, batch: PairBatch, positive: Tensor, negative: Tensor, valid: Tensor) -> Triplets:
         """Make one triplet per anchor and apply `switch`; all arguments are (B,)."""
@@ -124,16 +145,6 @@ class Miner(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.generator.set_state(state)
-
-
-def compute_similarities(batch: PairBatch) -> Tensor:
-    """Cosines (B, R) of a batch of unit vectors."""
-    return dot(batch.anchors, batch.references)
-
-
-def compute_distances(batch: PairBatch) -> Tensor:
-    """Euclidean distances (B, R) of a batch of unit vectors."""
-    return sphere_distance(compute_similarities(batch))
 
 
 def _number_anchors(batch: PairBatch) -> Tensor:

@@ -5,9 +5,10 @@ from typing import Literal
 import torch
 
 from kinfold.miners.drawing import draw_uniform, fall_back
-from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.miner import Miner
 from kinfold.miners.semihard_band import check_band
 from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.distances import Distance
 
 
 class SemihardMiner(Miner):
@@ -19,6 +20,7 @@ class SemihardMiner(Miner):
         fallback: What to do if no negative is in the band: "uniform" draws from all negatives, "drop" yields no
             triplet.
         switch: Probability of replacing a triplet by (a, a, n) with n of the class of a, see `Miner`.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
         generator: Source of random numbers; by default a new one with seed 0.
     """
 
@@ -28,16 +30,17 @@ class SemihardMiner(Miner):
         squared: bool = False,
         fallback: Literal["uniform", "drop"] = "uniform",
         switch: float = 0.0,
+        distance: Distance | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(generator, switch)
+        super().__init__(generator, switch, distance)
         check_band(margin, fallback)
         self.margin = margin
         self.squared = squared
         self.fallback = fallback
 
     def mine(self, batch: PairBatch) -> Triplets:
-        distance = compute_distances(batch)
+        distance = self.compute_distances(batch)
         if self.squared:
             distance = distance.square()
         positive, has_positive = draw_uniform(batch.relation.positives, self.generator)

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from kinfold.miners.miner import Miner, compute_similarities
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Relation
+from kinfold.pairs.distances import Distance
 
 
 class SemihardBandMiner(Miner):
@@ -15,22 +16,25 @@ class SemihardBandMiner(Miner):
     Args:
         threshold: Upper end of the band, a cosine.
         margin: Width of the band, positive.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
     """
 
-    def __init__(self, threshold: float = 0.5, margin: float = 0.2) -> None:
-        super().__init__()
+    def __init__(self, threshold: float = 0.5, margin: float = 0.2, distance: Distance | None = None) -> None:
+        super().__init__(distance=distance)
         check_band(margin)
         self.threshold = threshold
         self.margin = margin
 
     def mine(self, batch: PairBatch) -> Relation:
-        return Relation(batch.relation.positives, mark_semihard(batch, self.threshold, self.margin))
+        return Relation(
+            batch.relation.positives,
+            mark_semihard(self.compute_similarities(batch), batch.relation.negatives, self.threshold, self.margin),
+        )
 
 
-def mark_semihard(batch: PairBatch, threshold: float, margin: float) -> Tensor:
+def mark_semihard(similarity: Tensor, negatives: Tensor, threshold: float, margin: float) -> Tensor:
     """Mark the negatives with threshold - margin < s < threshold, (B, R)."""
-    similarity = compute_similarities(batch)
-    return batch.relation.negatives & (similarity > threshold - margin) & (similarity < threshold)
+    return negatives & (similarity > threshold - margin) & (similarity < threshold)
 
 
 def check_band(margin: float, fallback: str = "uniform") -> None:

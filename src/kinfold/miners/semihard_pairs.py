@@ -8,6 +8,7 @@ from kinfold.miners.drawing import mark_smallest
 from kinfold.miners.miner import Miner
 from kinfold.miners.semihard_band import check_band, mark_semihard
 from kinfold.pairs import PairBatch, Relation
+from kinfold.pairs.distances import Distance
 
 
 class SemihardPairsMiner(Miner):
@@ -24,6 +25,7 @@ class SemihardPairsMiner(Miner):
         margin: Width of the band, positive.
         fallback: What to do if the band has fewer negatives than the anchor has positives: "uniform" draws the rest
             from its other negatives, "drop" leaves them out.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
         generator: Source of random numbers; by default a new one with seed 0.
     """
 
@@ -32,9 +34,10 @@ class SemihardPairsMiner(Miner):
         threshold: float = 0.5,
         margin: float = 0.2,
         fallback: Literal["uniform", "drop"] = "uniform",
+        distance: Distance | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(generator)
+        super().__init__(generator, distance=distance)
         check_band(margin, fallback)
         self.threshold = threshold
         self.margin = margin
@@ -42,7 +45,7 @@ class SemihardPairsMiner(Miner):
 
     def mine(self, batch: PairBatch) -> Relation:
         positives, negatives = batch.relation.positives, batch.relation.negatives
-        band = mark_semihard(batch, self.threshold, self.margin)
+        band = mark_semihard(self.compute_similarities(batch), negatives, self.threshold, self.margin)
         # a random order of the negatives of each row, those in the band before all others
         order = torch.rand(band.shape, generator=self.generator, device=self.generator.device).to(band.device)
         order = order + (~band).float() if self.fallback == "uniform" else order.masked_fill(~band, torch.inf)

@@ -3,8 +3,9 @@
 import torch
 
 from kinfold.miners.drawing import draw_uniform, fall_back
-from kinfold.miners.miner import Miner, compute_distances
+from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Triplets
+from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_out
 
 
@@ -16,16 +17,19 @@ class SofthardMiner(Miner):
 
     Args:
         switch: Probability of replacing a triplet by (a, a, n) with n of the class of a, see `Miner`.
+        distance: How pairs are measured; None as the loss in `Mined`, else unit vectors. See `kinfold.pairs.distances`.
         generator: Source of random numbers; by default a new one with seed 0.
     """
 
-    def __init__(self, switch: float = 0.0, generator: torch.Generator | None = None) -> None:
-        super().__init__(generator, switch)
+    def __init__(
+        self, switch: float = 0.0, distance: Distance | None = None, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(generator, switch, distance)
 
     def mine(self, batch: PairBatch) -> Triplets:
         positives, negatives = batch.relation.positives, batch.relation.negatives
         if positives.shape[1]:
-            distance = compute_distances(batch)
+            distance = self.compute_distances(batch)
             nearest = -mask_out(-distance, negatives).amax(dim=1, keepdim=True)
             farthest = mask_out(distance, positives).amax(dim=1, keepdim=True)
             positives = fall_back(positives & (distance > nearest), positives)

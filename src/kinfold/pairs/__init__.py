@@ -6,6 +6,8 @@ batches.
 """
 
 from kinfold.pairs.cross_batch_memory import CrossBatchMemory
+from kinfold.pairs.distances import Distance
+from kinfold.pairs.hyperbolic import Hyperbolic
 from kinfold.pairs.label_columns import read_levels, read_tags
 from kinfold.pairs.labels import Labels, reindex
 from kinfold.pairs.measures import cosine, dot, euclidean, normalize, snr, sphere_distance, squared_euclidean
@@ -15,6 +17,8 @@ from kinfold.pairs.tuples import Quadruplets, Triplets
 
 __all__ = [
     "CrossBatchMemory",
+    "Distance",
+    "Hyperbolic",
     "Labels",
     "PairBatch",
     "Quadruplets",

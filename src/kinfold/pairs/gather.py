@@ -4,7 +4,7 @@ The rows are gathered in chunks, and again in the backward pass, so that no copy
 pairs such copies would be most of a loss' memory.
 """
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from kinfold.pairs.transforms import is_transformed
 
 _CHUNK_ENTRIES = 1 << 20  # entries gathered at a time
+
+Form: TypeAlias = Literal["dot", "squared", "minkowski"]
 
 
 def gather_dot(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -21,39 +23,58 @@ def gather_dot(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
         >>> gather_dot(torch.eye(2), torch.ones(3, 2), torch.tensor([0, 1]), torch.tensor([2, 2]))
         tensor([1., 1.])
     """
-    return _gather(x, y, i, j, squared=False)
+    return _gather(x, y, i, j, "dot")
 
 
 def gather_squared_euclidean(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """|x_i - y_j|^2, (T,), from differences: exact also where two rows nearly coincide."""
-    return _gather(x, y, i, j, squared=True)
+    return _gather(x, y, i, j, "squared")
 
 
-def _gather(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
+def gather_minkowski(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """(|x_i - y_j|^2 - (x_0 - y_0)^2) / 2 with x_0 = sqrt(1 + |x|^2), (T,): half squared distances on the hyperboloid.
+
+    From differences: x_0 - y_0 = (x - y).(x + y) / (x_0 + y_0).
+    """
+    return _gather(x, y, i, j, "minkowski")
+
+
+def _gather(x: Tensor, y: Tensor, i: Tensor, j: Tensor, form: Form) -> Tensor:
     if is_transformed():
-        return _plain(x, y, i, j, squared)
+        return _score(x[i], y[j], form)
     # where y is x, pass it once: its gradient is then accumulated in one buffer
-    scores: Tensor = _GatherPairs.apply(x, None if y is x else y, i, j, squared)  # type: ignore[no-untyped-call]
+    scores: Tensor = _GatherPairs.apply(x, None if y is x else y, i, j, form)  # type: ignore[no-untyped-call]
     return scores
 
 
-def _plain(x: Tensor, y: Tensor, i: Tensor, j: Tensor, squared: bool) -> Tensor:
-    return (x[i] - y[j]).square().sum(dim=-1) if squared else (x[i] * y[j]).sum(dim=-1)
+def _score(left: Tensor, right: Tensor, form: Form) -> Tensor:
+    """Scores of rows with rows, (T,)."""
+    if form == "dot":
+        products: Tensor = torch.linalg.vecdot(left, right)
+        return products
+    difference = left - right
+    squared: Tensor = torch.linalg.vecdot(difference, difference)
+    if form == "squared":
+        return squared
+    return 0.5 * (squared - _subtract_times(left, right, difference).square())
+
+
+def _subtract_times(left: Tensor, right: Tensor, difference: Tensor) -> Tensor:
+    """x_0 - y_0 of rows with rows, (T,)."""
+    left_time, right_time = ((1.0 + torch.linalg.vecdot(rows, rows)).sqrt() for rows in (left, right))
+    times: Tensor = torch.linalg.vecdot(difference, left + right) / (left_time + right_time)
+    return times
 
 
 class _GatherPairs(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor, squared: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor, form: Form) -> Tensor:
         ctx.save_for_backward(x, i, j, *([] if y is None else [y]))
-        ctx.squared = squared
+        ctx.form = form
         y = x if y is None else y
         scores = x.new_empty(i.shape)
         for rows in _split_rows(i, x):
-            left, right = x[i[rows]], y[j[rows]]
-            if squared:
-                left.sub_(right)
-                right = left
-            scores[rows] = torch.linalg.vecdot(left, right)
+            scores[rows] = _score(x[i[rows]], y[j[rows]], form)
         return scores
 
     @staticmethod
@@ -61,18 +82,18 @@ class _GatherPairs(torch.autograd.Function):
         x, i, j, *other = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
             leaves = [leaf.view_as(leaf) for leaf in (x, *other)]
-            value = _plain(leaves[0], leaves[-1], i, j, ctx.squared)
+            value = _score(leaves[0][i], leaves[-1][j], ctx.form)
             first, *second = torch.autograd.grad(value, leaves, outer[0], create_graph=True)
             return first, second[0] if second else None, None, None, None
         y = other[0] if other else x
         x_gradient = torch.zeros_like(x)
         y_gradient = torch.zeros_like(y) if other else x_gradient
-        add_gathered_gradients(x_gradient, y_gradient, x, y, i, j, outer[0], squared=ctx.squared)
+        add_gathered_gradients(x_gradient, y_gradient, x, y, i, j, outer[0], ctx.form)
         return x_gradient, y_gradient if other else None, None, None, None
 
 
 def add_gathered_gradients(
-    x_gradient: Tensor, y_gradient: Tensor, x: Tensor, y: Tensor, i: Tensor, j: Tensor, weight: Tensor, *, squared: bool
+    x_gradient: Tensor, y_gradient: Tensor, x: Tensor, y: Tensor, i: Tensor, j: Tensor, weight: Tensor, form: Form
 ) -> None:
     """Add the gradients of sum_t weight_t score_t by x and y, where score_t is that of x_i and y_j.
 
@@ -80,18 +101,25 @@ def add_gathered_gradients(
         x_gradient, y_gradient: Where they are added, of the shapes of x and y.
         x, y, i, j: As in `gather_dot`.
         weight: (T,).
-        squared: Whether the scores are squared distances; otherwise dot products.
+        form: "dot", "squared" for squared distances, or "minkowski", see `gather_minkowski`.
     """
     weight = weight.unsqueeze(-1)
     for rows in _split_rows(i, x):
         left, right = x[i[rows]], y[j[rows]]
-        if squared:
+        if form == "dot":
+            x_gradient.index_add_(0, i[rows], right.mul_(weight[rows]))
+            y_gradient.index_add_(0, j[rows], left.mul_(weight[rows]))
+        elif form == "squared":
             left.sub_(right).mul_(2.0 * weight[rows])
             x_gradient.index_add_(0, i[rows], left)
             y_gradient.index_add_(0, j[rows], left, alpha=-1.0)
-        else:
-            x_gradient.index_add_(0, i[rows], right.mul_(weight[rows]))
-            y_gradient.index_add_(0, j[rows], left.mul_(weight[rows]))
+        else:  # by x: x - y - x (x_0 - y_0) / x_0, and by y with the opposite sign and y in the last term
+            difference = left - right
+            times = _subtract_times(left, right, difference)[:, None]
+            difference *= weight[rows]
+            for sign, side, index, gradient in ((1.0, left, i, x_gradient), (-1.0, right, j, y_gradient)):
+                slope = times * weight[rows] / (1.0 + torch.linalg.vecdot(side, side)).sqrt()[:, None]
+                gradient.index_add_(0, index[rows], torch.addcmul(difference, side, slope, value=-1.0), alpha=sign)
 
 
 def _split_rows(i: Tensor, x: Tensor) -> list[slice]:
