@@ -70,9 +70,9 @@ def test_multi_similarity_selects_by_the_naive_similarities(distance):
 def test_a_miner_takes_the_distance_of_its_loss(distance):
     x, y = batch(8)
     loss = kinfold.losses.create("triplet", squared=False, distance=distance)
-    followed, told = (Mined(loss, kinfold.miners.create("hard", distance=option)) for option in (None, distance))
+    followed, explicit = (Mined(loss, kinfold.miners.create("hard", distance=option)) for option in (None, distance))
     cosine = Mined(loss, kinfold.miners.create("hard", distance="cosine"))
-    torch.testing.assert_close(followed(x, y), told(x, y), rtol=0, atol=0)
+    torch.testing.assert_close(followed(x, y), explicit(x, y), rtol=0, atol=0)
     assert followed(x, y) != cosine(x, y)
     assert same(followed.miner(x, y), mine("hard", x, y, distance=distance))
     assert same(cosine.miner(x, y), mine("hard", x, y))
