@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from kinfold.dro.stream import Solver
-from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.pairs.masks import count, mask_out
@@ -44,21 +42,22 @@ class KL(UncertaintySet):
     def value(self, losses: Tensor, mask: Tensor | None = None) -> Tensor:
         if losses.shape[-1] == 0:
             return losses.sum(dim=-1)
-        rows = losses.reshape(-1, losses.shape[-1])
-        row_mask = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask.reshape(rows.shape)
-        entries = count(row_mask)
-        log_entries = entries.clamp(min=1).to(rows.dtype).log()
+        if losses.dim() != 2:
+            row_mask = None if mask is None else mask.reshape(-1, mask.shape[-1])
+            return self.value(losses.reshape(-1, losses.shape[-1]), row_mask).reshape(losses.shape[:-1])
+        mask = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
+        entries = count(mask)
+        log_entries = entries.clamp(min=1).to(losses.dtype).log()
         if isinstance(self.gamma, Tensor):
-            gamma = self._match(losses).reshape(-1)
-            level = gamma * (masked_logsumexp(rows / gamma[:, None], row_mask) - log_entries)
+            gamma = self._match(losses)
+            level = gamma * (masked_logsumexp(losses / gamma[:, None], mask) - log_entries)
         else:
-            level = self.gamma * (masked_logsumexp(rows, row_mask, 1.0 / self.gamma) - log_entries)
-        return torch.where(entries > 0, level, 0.0).reshape(losses.shape[:-1])
+            level = self.gamma * (masked_logsumexp(losses, mask, 1.0 / self.gamma) - log_entries)
+        return torch.where(entries > 0, level, 0.0)
 
-    def make_solver(self, copies: int) -> Solver | None:
-        if isinstance(self.gamma, Tensor):
-            return None
-        return TiltSolver(1.0 / self.gamma, copies, is_penalized=True)
+    @property
+    def temperature(self) -> float | None:
+        return None if isinstance(self.gamma, Tensor) else self.gamma
 
     def solve(self, losses: Tensor, mask: Tensor) -> Tensor:
         gamma = self._match(losses)[..., None] if isinstance(self.gamma, Tensor) else self.gamma

@@ -6,9 +6,15 @@ import torch
 from torch import Tensor
 
 from kinfold import registry
-from kinfold.dro.robust_stream import PairGroup, RobustStream, select_all, select_negatives, select_positives
+from kinfold.dro.robust_stream import (
+    PairGroup,
+    RobustStream,
+    TemperedGroup,
+    select_all,
+    select_negatives,
+    select_positives,
+)
 from kinfold.dro.stream import TopKSolver
-from kinfold.dro.tilt_stream import TiltSolver
 from kinfold.dro.top_k import TopK
 from kinfold.dro.uncertainty import UncertaintySet
 from kinfold.losses import Loss, ScoredPairs, Terms, tiles
@@ -89,7 +95,7 @@ class Robust(Loss):
         losses = self.pair_loss.terms(pairs).values
         positives, negatives = pairs.positives, pairs.negatives
         if self.drop_zero_losses:
-            is_nonzero = losses.detach() != 0
+            is_nonzero = losses.detach().bool()
             positives, negatives = narrow(positives, is_nonzero), narrow(negatives, is_nonzero)
         anchors = pairs.batch_size or pairs.scores.shape[0]
         positive_set, negative_set = self._resolve_sets(anchors, symmetric=pairs.symmetric)
@@ -126,9 +132,10 @@ class Robust(Loss):
         if 0 in program.source.shape:
             return program.compute(x, y)
         stream = RobustStream(program, self.pair_loss, self.drop_zero_losses)
-        groups = self._make_groups(stream)
-        if groups is None:
+        split = self._make_groups(stream)
+        if split is None:
             return program.compute(x, y)
+        groups, tempered = split
         stream.solve(x, y, groups)
         if self.balanced:
             positive, negative = (group.solver for group in groups)
@@ -136,29 +143,32 @@ class Robust(Loss):
             assert isinstance(negative, TopKSolver)
             for solver in (positive, negative):
                 solver.limit(min(positive.count, negative.count))
-        return stream.reduce(x, y, groups), torch.ones((), dtype=torch.bool, device=x.device)
+        return stream.reduce(x, y, groups, tempered), torch.ones((), dtype=torch.bool, device=x.device)
 
-    def _make_groups(self, stream: RobustStream) -> list[PairGroup] | None:
-        """The groups with their solvers; None if all losses are needed at once."""
+    def _make_groups(self, stream: RobustStream) -> tuple[list[PairGroup], list[TemperedGroup]] | None:
+        """The groups that need a solver and those that do not; None if all losses are needed at once."""
+        batch, copies = stream.outer.batch, stream.count_copies()
         if self.group not in ("batch", "sign") or self.sample is not None:
             return None
-        batch = stream.outer.batch
         sets = self._resolve_sets(batch.anchors.shape[0], symmetric=batch.symmetric)
-        selections = [select_all] if self.group == "batch" else [select_positives, select_negatives]
-        copies, factor = stream.count_copies(), 1.0 / len(selections)
+        # A small batch is as fast without a stream if it has one tile or if nothing is to be solved. A stream reads
+        # numbers of a device in every pass, for which the host would wait.
         is_small = batch.anchors.shape[0] * batch.references.shape[0] <= tiles.WHOLE_PAIRS
-        groups = []
+        is_solved = all(each.temperature is not None for each in sets)
+        if is_small and (is_solved or batch.anchors.device.type != "cpu"):
+            return None
+        selections = [select_all] if self.group == "batch" else [select_positives, select_negatives]
+        factor = 1.0 / len(selections)
+        groups, tempered = [], []
         for chosen, selection in zip(sets, selections, strict=False):
+            if chosen.temperature is not None:
+                tempered.append(TemperedGroup(chosen.temperature, selection, factor))
+                continue
             solver = chosen.make_solver(copies)
-            # A small batch is as fast without a stream if it has one tile or known exponential weights. A stream reads
-            # numbers of a device in every pass, for which the host would wait.
-            if solver is None:
-                return None
-            is_dense = (copies == 1 or isinstance(solver, TiltSolver)) and not solver.needs_sample
-            if is_small and (is_dense or batch.anchors.device.type != "cpu"):
+            if solver is None or (is_small and copies == 1 and not solver.needs_sample):
                 return None
             groups.append(PairGroup(solver, selection, factor))
-        return groups
+        return groups, tempered
 
     def get_extra_state(self) -> Tensor:
         return self.generator.get_state() if self.sample is not None else torch.zeros(0, dtype=torch.uint8)

@@ -6,19 +6,23 @@ tiles adds up the gradient.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
+from kinfold.dro.log_mean_exp import LogMeanExpTotal
 from kinfold.dro.stream import LossTile, PairList, Solver
 from kinfold.losses import tiles as tiling
 from kinfold.losses.engine import PairProgram
+from kinfold.losses.logsumexp import masked_logsumexp
+from kinfold.losses.scoring import ScoreTile
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.losses.tile_step import TileInputs
 from kinfold.losses.tiles import Tile
-from kinfold.pairs.masks import mask_to_float, union
+from kinfold.losses.totals import Total
+from kinfold.pairs.masks import count, mask_to_float, narrow, union
 
 if TYPE_CHECKING:
     from kinfold.losses import Loss
@@ -41,6 +45,21 @@ class PairGroup:
     """
 
     solver: Solver
+    select: Callable[[Tensor, Tensor], Tensor]
+    factor: float
+
+
+@dataclass(frozen=True)
+class TemperedGroup:
+    """A group of pairs whose value is gamma log mean exp(l / gamma).
+
+    Attributes:
+        gamma: Its temperature.
+        select: As in `PairGroup`.
+        factor: Weight of the group in the value.
+    """
+
+    gamma: float
     select: Callable[[Tensor, Tensor], Tensor]
     factor: float
 
@@ -73,6 +92,7 @@ class RobustStream:
     outer: PairProgram
     pair_loss: "Loss"
     drop_zero_losses: bool
+    _kept: dict[object, tuple[ScoreTile, TileInputs]] = field(default_factory=dict)
 
     @property
     def inner(self) -> PairProgram:
@@ -111,12 +131,25 @@ class RobustStream:
             losses = losses[::step]
             group.solver.start(losses, share / step)
 
+    def read(self, tile: Tile, x: Tensor, y: Tensor) -> tuple[ScoreTile, TileInputs]:
+        """Compute the scores of a tile as `PairProgram.read` does; those of a small batch are kept for the next one."""
+        if x.shape[0] * y.shape[0] > tiling.WHOLE_PAIRS:
+            return self.inner.read(tile, x, y)
+        position = tile.rows.start, tile.columns.start
+        if position not in self._kept:
+            self._kept[position] = self.inner.read(tile, x, y)
+        return self._kept[position]
+
+    def evaluate(self, inputs: TileInputs) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the losses of a tile, and the masks of positives and negatives that belong to a group."""
+        assert inputs.relation is not None
+        return self._drop_zeros(
+            self.inner.evaluate(inputs).values, inputs.relation.positives, inputs.relation.negatives
+        )
+
     def _read_tiles(self, x: Tensor, y: Tensor) -> Iterator[_Losses]:
         for tile in self.inner.plan():
-            _, inputs = self.inner.read(tile, x, y)
-            losses = self.inner.evaluate(inputs).values
-            assert inputs.relation is not None
-            yield tile, *self._drop_zeros(losses, inputs.relation.positives, inputs.relation.negatives)
+            yield tile, *self.evaluate(self.read(tile, x, y)[1])
 
     def _read_sample(self, x: Tensor, y: Tensor) -> tuple[list[_Losses], float]:
         """Losses and masks of some rows with some columns, and the share of all pairs that they are."""
@@ -133,25 +166,27 @@ class RobustStream:
 
     def _drop_zeros(self, losses: Tensor, positives: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.drop_zero_losses:
-            is_nonzero = losses != 0
-            positives, negatives = positives & is_nonzero, negatives & is_nonzero
+            is_nonzero = losses.detach().bool()
+            positives, negatives = narrow(positives, is_nonzero), narrow(negatives, is_nonzero)
         return losses, positives, negatives
 
-    def reduce(self, x: Tensor, y: Tensor, groups: list[PairGroup]) -> Tensor:
-        """Compute the robust value from solved groups, differentiable by the operands and the parameters."""
+    def reduce(self, x: Tensor, y: Tensor, groups: list[PairGroup], tempered: list[TemperedGroup]) -> Tensor:
+        """Compute the robust value, differentiable by the operands and the parameters; `groups` are solved."""
         lists = [(group, group.solver.take_pairs()) for group in groups]
         value = x.new_zeros(())
         for group, pairs in lists:
             if pairs is not None:
                 value = value + group.factor * self._reduce_list(x, y, pairs)
+        outer = self.outer
+        common = outer.loss, outer.batch, outer.source, outer.terms, self
+        if tempered:
+            value = value + _TemperedProgram(*common, tempered).compute(x, y)[0]
         dense = [group for group, pairs in lists if pairs is None]
-        if not dense:
-            return value
-        outer, num_tiles = self.outer, len(self.inner.plan())
-        program = _WeightedProgram(outer.loss, outer.batch, outer.source, outer.terms, self, dense, num_tiles)
-        weighted, _ = program.compute(x, y)
-        exact = sum(group.factor * group.solver.value for group in dense)
-        return value + weighted + (exact - weighted).detach()
+        if dense:
+            weighted, _ = _WeightedProgram(*common, dense, len(self.inner.plan())).compute(x, y)
+            exact = sum(group.factor * group.solver.value for group in dense)
+            value = value + weighted + (exact - weighted).detach()
+        return value
 
     def _reduce_list(self, x: Tensor, y: Tensor, pairs: PairList) -> Tensor:
         """Weighted sum of the losses of listed pairs."""
@@ -165,30 +200,61 @@ class RobustStream:
 
 
 @dataclass(frozen=True)
-class _WeightedProgram(PairProgram):
-    """The sum of pair losses with the weights that solved groups give them; the weights carry no gradient."""
+class _StreamProgram(PairProgram):
+    """A robust value as a sum over tiles of pair losses."""
 
     stream: RobustStream
-    groups: list[PairGroup]
-    num_tiles: int
 
     @property
     def is_plain(self) -> bool:
-        return False  # the weights are constants of this batch
+        return False  # weights and groups belong to this batch
 
     def plan(self) -> list[Tile]:
         return self.stream.inner.plan()
 
+    def read(self, tile: Tile, x: Tensor, y: Tensor) -> tuple[ScoreTile, TileInputs]:
+        return self.stream.read(tile, x, y)
+
     def evaluate(self, inputs: TileInputs) -> Terms:
-        losses, relation = self.stream.inner.evaluate(inputs).values, inputs.relation
-        assert relation is not None
-        _, positives, negatives = self.stream._drop_zeros(losses.detach(), relation.positives, relation.negatives)
+        return self.evaluate_losses(*self.stream.evaluate(inputs))
+
+    def evaluate_losses(self, losses: Tensor, positives: Tensor, negatives: Tensor) -> Terms:
+        """Compute the terms of the pair losses of a tile."""
+        raise NotImplementedError
+
+    def evaluate_whole(self, x: Tensor, y: Tensor) -> Terms:
+        return self.stream.outer.evaluate_whole(x, y)
+
+
+@dataclass(frozen=True)
+class _WeightedProgram(_StreamProgram):
+    """The sum of pair losses with the weights that solved groups give them; the weights carry no gradient."""
+
+    groups: list[PairGroup]
+    num_tiles: int
+
+    def evaluate_losses(self, losses: Tensor, positives: Tensor, negatives: Tensor) -> Terms:
         weights = torch.zeros_like(losses)
         for group in self.groups:
             mask = mask_to_float(group.select(positives, negatives), losses)
             weights += group.solver.weigh(losses.detach()).mul_(mask).mul_(group.factor * group.solver.copies)
-        value = (weights * losses).sum()
+        value = torch.linalg.vecdot(weights, losses).sum()
         return Terms(value, value.reshape(1), losses.new_full((1,), 1.0 / self.num_tiles))
 
-    def evaluate_whole(self, x: Tensor, y: Tensor) -> Terms:
-        return self.stream.outer.evaluate_whole(x, y)
+
+@dataclass(frozen=True)
+class _TemperedProgram(_StreamProgram):
+    """The sum over groups of gamma log mean exp(l / gamma)."""
+
+    groups: list[TemperedGroup]
+
+    def make_total(self, tiles: list[Tile]) -> Total:
+        return LogMeanExpTotal([group.factor * group.gamma for group in self.groups])
+
+    def evaluate_losses(self, losses: Tensor, positives: Tensor, negatives: Tensor) -> Terms:
+        row = losses.reshape(1, -1)
+        masks = [group.select(positives, negatives).reshape(1, -1) for group in self.groups]
+        levels = [
+            masked_logsumexp(row, mask, 1.0 / group.gamma) for group, mask in zip(self.groups, masks, strict=True)
+        ]
+        return Terms(losses, torch.cat(levels), torch.cat([count(mask) for mask in masks]).to(losses))

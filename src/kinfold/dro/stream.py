@@ -5,7 +5,8 @@ in a few passes, so that the losses of all pairs are never held at once. There a
 
 - zero below a threshold (top-k, simplex, chi-square ball): a list of the pairs with the largest losses is enough, and
   the set is solved on this list;
-- an exponential exp(b l) (average with b = 0, KL with b = 1 / gamma, KL ball with an unknown b): `tilt_stream`.
+- an exponential exp(b l): average with b = 0 and the KL ball with an unknown b in `tilt_stream`. KL, whose b is known,
+  needs no solver: `log_mean_exp` takes one pass.
 
 Losses come as matrices with a mask. In a batch that is compared with itself they cover the upper triangle of the
 matrix of pairs, and each entry stands for two (`copies`). Sums are in float64.

@@ -1,4 +1,4 @@
-"""Exponential weights of a long stream of losses: average, KL and the KL ball."""
+"""Exponential weights of a long stream of losses: average and the KL ball."""
 
 import math
 
@@ -18,25 +18,17 @@ class TiltSolver:
         inverse_temperature: b; None searches the one with KL(weights || uniform) = bound.
         copies: How many entries of the matrix an entry stands for.
         bound: Bound on the divergence for a number of entries, if b is searched.
-        is_penalized: Whether the value is log-mean-exp, (1/b) log mean exp(b l), instead of the weighted mean.
 
     With f(b) = log sum exp(b (l - shift)):  KL = b f' - f + log n,  d KL / d log b = b^2 f''. Newton's steps in log b
     take one pass each.
     """
 
-    def __init__(
-        self,
-        inverse_temperature: float | None,
-        copies: int,
-        bound: BoundOfCount | None = None,
-        is_penalized: bool = False,
-    ) -> None:
+    def __init__(self, inverse_temperature: float | None, copies: int, bound: BoundOfCount | None = None) -> None:
         self.copies = copies
         self.finished = False
         self.count = 0
         self._inverse = inverse_temperature
         self._bound_of = bound
-        self._is_penalized = is_penalized
         self._low, self._high = -math.inf, math.inf  # of log b
         self._passes = 0
         self._ties: LargestSolver | None = None  # in use where the ball reaches a corner of the simplex
@@ -162,9 +154,6 @@ class TiltSolver:
             return self._ties.value
         if self.count == 0:
             return 0.0
-        if self._is_penalized:
-            assert self._inverse
-            return self._shift + (math.log(self._sums[0]) - math.log(self.count)) / self._inverse
         return self._shift + self._sums[1] / self._sums[0]
 
 

@@ -44,6 +44,11 @@ class UncertaintySet:
         """
         return self
 
+    @property
+    def temperature(self) -> float | None:
+        """gamma of a set whose value is gamma log mean exp(l / gamma); None for all others."""
+        return None
+
     def make_solver(self, copies: int) -> Solver | None:
         """Return a solver for losses that come in parts; None if the set needs all losses at once.
 

@@ -187,19 +187,19 @@ class PairProgram:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, y, *parameters)):
             return compute_with_gradient(self, x, y, parameters)
         tiles = self.plan()
-        total = Total(self.make_objective(tiles))
+        total = self.make_total(tiles)
         for tile in tiles:
             terms = self.evaluate(self.read(tile, x, y)[1])
             total.add(total.objective(terms), terms.counts)
         return total.reduce(), total.has_terms()
 
-    def make_objective(self, tiles: list[Tile]) -> TileObjective:
-        """Return what the tiles contribute to the value."""
+    def make_total(self, tiles: list[Tile]) -> Total:
+        """Return what adds up the value from the contributions of the tiles."""
         is_mean, is_whole = self.loss.reduction == "mean" or self.loss.kind == "batch", len(tiles) == 1
         is_known = is_mean and not is_whole and self.source.degree is None and self.batch.weights is None
         counts = self.loss.counts(self.source) if is_known else None
         # an entry above the diagonal stands for two
-        return TileObjective(is_mean, is_whole, copies=2 if tiles[0].is_upper else 1, counts=counts)
+        return Total(TileObjective(is_mean, is_whole, copies=2 if tiles[0].is_upper else 1, counts=counts))
 
 
 def _empty_values(kind: str, scores: Tensor) -> Tensor:

@@ -48,11 +48,13 @@ def hap2s(
     """
     positive_distance, exists = gather_few(distance, positives)
 
-    def hardness(distance: Tensor) -> Tensor:
-        return distance / sigma if weighting == "exponential" else power * distance.clamp(min=1e-6).log()
+    def weigh(distance: Tensor, mask: Tensor, sign: float) -> Tensor:
+        exponential = weighting == "exponential"
+        hardness = distance * (sign / sigma) if exponential else sign * power * distance.clamp(min=1e-6).log()
+        return torch.softmax(mask_out(hardness, mask), dim=1)
 
-    positive_weights = torch.softmax(mask_out(hardness(positive_distance.detach()), exists), dim=1)
-    negative_weights = torch.softmax(mask_out(-hardness(distance.detach()), negatives), dim=1)
+    positive_weights = weigh(positive_distance.detach(), exists, 1.0)
+    negative_weights = weigh(distance.detach(), negatives, -1.0)
     farthest = torch.linalg.vecdot(positive_weights, positive_distance)
     return relu(margin + farthest - torch.linalg.vecdot(negative_weights, distance))
 

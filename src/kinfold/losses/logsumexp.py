@@ -74,12 +74,12 @@ class _LogSumExp(torch.autograd.Function):
 def _softmax(scaled: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """log sum exp (B,) and softmax (B, R) over the True entries of each row; writes into `scaled`."""
     excluded = None if mask is None else get_excluded(mask)
-    weight: Tensor | None = None
+    outside: Tensor | None = None  # 0 for True entries, -1 for the others
     if excluded is not None:
         scaled.view(-1).index_fill_(0, excluded, -HUGE)
     elif mask is not None:
-        weight = mask_to_float(mask, scaled)
-        scaled.add_(torch.sub(weight, 1.0), alpha=HUGE)
+        outside = mask_to_float(mask, scaled).sub_(1.0)
+        scaled.add_(outside, alpha=HUGE)
     highest = scaled.amax(dim=1, keepdim=True)
     # subnormal numbers are a hundred times slower; e^-60 is already far below rounding
     reach = 60.0 if scaled.dtype == torch.float32 else 600.0
@@ -87,6 +87,6 @@ def _softmax(scaled: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     result = highest - share.amax(dim=1, keepdim=True).log()
     if excluded is not None:  # also for empty rows, whose softmax is uniform
         share.view(-1).index_fill_(0, excluded, 0.0)
-    elif weight is not None:
-        share.mul_(weight)
+    elif outside is not None:
+        share.addcmul_(share, outside)
     return result.squeeze(1), share

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, relu
+from torch.nn.functional import threshold
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
@@ -43,10 +44,9 @@ def ranked_list(
     positive_distance, exists = gather_few(distance, positives)
     outside = relu(positive_distance - (boundary - margin)) * mask_to_float(exists, distance)
     pull = outside.sum(dim=1) / outside.detach().sign().sum(dim=1).clamp(min=1)
-    inside = mask_out(boundary - distance, negatives)
-    # the weights of negatives beyond the boundary, whose hinge is zero, are zero
-    weights = torch.softmax(temperature * inside + (inside.detach().sign() - 1.0) * HUGE, dim=1)
-    push = (weights * relu(inside)).sum(dim=1)
+    # negatives beyond the boundary are at -HUGE: their weights are zero, unless there are no others
+    inside = threshold(mask_out(boundary - distance, negatives), 0.0, -HUGE)
+    push = relu(torch.linalg.vecdot(torch.softmax(max(temperature, 1 / HUGE**0.5) * inside, dim=1), inside))
     return (1 - balance) * pull + balance * push
 
 

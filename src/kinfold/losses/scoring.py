@@ -119,7 +119,7 @@ class Scoring:
             raw, limit = torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2.0), near_limit(1.0, x.dtype)
         else:
             length = torch.linalg.vecdot(x, x)[:, None]
-            raw = torch.addmm(length + torch.linalg.vecdot(y, y), x, y.T, alpha=-2.0).clamp_(min=0.0)
+            raw = torch.addmm(torch.linalg.vecdot(y, y), x, y.T, alpha=-2.0).add_(length).clamp_(min=0.0)
             limit = near_limit(length, x.dtype)
         i, j = list_near(raw, limit, includes)
         if i.shape[0] == 0:

@@ -1,6 +1,6 @@
 """Similarity margin loss: positives above and negatives below a threshold, each by a margin (Qi et al., ECCV 2020)."""
 
-from torch import Tensor, relu
+from torch import Tensor
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
@@ -32,8 +32,9 @@ def similarity_margin(
         tensor([[0.0000, 0.1000, 0.3000, 0.0000]])
     """
     positive, negative = mask_to_float(positives, similarity), mask_to_float(negatives, similarity)
-    violation = (similarity - threshold) * (negative - positive)
-    return relu(violation + margin) * (positive + negative)
+    sign = negative - positive
+    offset = positive.mul_(margin + threshold).add_(negative, alpha=margin - threshold)
+    return (sign * similarity).add_(offset).relu_()
 
 
 class SimilarityMargin(Loss):

@@ -35,8 +35,14 @@ def smooth_ap(similarity: Tensor, positives: Tensor, negatives: Tensor, *, tempe
     positive = similarity.gather(1, index)  # (B, W)
     positive_rank = torch.sigmoid((positive[:, None, :] - positive[:, :, None]) / temperature)  # (B, W, W)
     positive_rank = torch.where(exists[:, None, :], positive_rank, 0.0).sum(dim=2) + 0.5  # the item itself counts half
-    above = torch.sigmoid((similarity[:, None, :] - positive[:, :, None]) / temperature)  # (B, W, R)
-    negatives_above = (above * mask_to_float(negatives, above)[:, None, :]).sum(dim=2)
+    scaled, is_negative = similarity / temperature, mask_to_float(negatives, similarity)
+    negatives_above = torch.stack(
+        [
+            torch.linalg.vecdot(torch.sigmoid(scaled - column[:, None]), is_negative)
+            for column in (positive / temperature).unbind(dim=1)
+        ],
+        dim=1,
+    )  # (B, W)
     precision = torch.where(exists, positive_rank / (positive_rank + negatives_above), 0.0)
     count = exists.sum(dim=1)
     return torch.where(count > 0, 1.0 - precision.sum(dim=1) / count.clamp(min=1), 0.0)

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
@@ -13,14 +14,17 @@ from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import count, list_columns, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
 
+# Factors of a product that cannot overflow: each is at most 1 + e^4, and their logarithm costs more than they do.
+_FACTORS = 16
+
 
 def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     """Sum over all triplets of each anchor, in one pass for each positive; O(B P R) for P positives per anchor.
 
-    sum_p sum_n log(1 + exp(d_ap - d_an))
+    sum_p sum_n log(1 + exp(d_ap - d_an)) = sum_n log prod_p (1 + exp(d_ap) exp(-d_an))
 
     Args:
-        distance: Distances, (B, R).
+        distance: Distances of unit vectors or their squares, (B, R).
         positives, negatives: Boolean masks, (B, R).
 
     Returns:
@@ -32,12 +36,24 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor)
         tensor([0.6933])
     """
     index, exists = list_columns(positives)
-    positive, is_negative = distance.gather(1, index), mask_to_float(negatives, distance)
+    far = distance.gather(1, index).exp() * exists  # (B, W), zero where there is no positive
+    near, is_negative = (-distance).exp(), mask_to_float(negatives, distance)
     total = torch.zeros_like(distance[:, 0])
-    for column in range(index.shape[1]):
-        values = (softplus(positive[:, column, None] - distance) * is_negative).sum(dim=1)
-        total = total + torch.where(exists[:, column], values, 0.0)
+    for part in far.split(_FACTORS, dim=1):
+        *lower, highest = _expand(part)
+        product = highest * near
+        for coefficient in reversed(lower):
+            product = product.add_(coefficient) * near
+        total = total + torch.linalg.vecdot(product.log1p(), is_negative)
     return total
+
+
+def _expand(factors: Tensor) -> tuple[Tensor, ...]:
+    """Coefficients of prod_p (1 + f_p t) - 1 from t to t^W, each (B, 1), for factors (B, W)."""
+    coefficients = torch.ones_like(factors[:, :1])
+    for factor in factors.split(1, dim=1):
+        coefficients = pad(coefficients, (0, 1)) + pad(coefficients * factor, (1, 0))
+    return coefficients.split(1, dim=1)[1:]
 
 
 class SoftMarginTriplet(Loss):

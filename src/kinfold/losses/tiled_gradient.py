@@ -54,19 +54,22 @@ def _accumulate(
 ) -> tuple[Total, list[Tensor | None]]:
     """Sum values over all tiles, and gradients by x, by y if it is not x, and by the parameters."""
     tiles = program.plan()
-    total = Total(program.make_objective(tiles))
+    total = program.make_total(tiles)
     inputs: list[Tensor | None] = [x, y, *parameters]
     gradients: list[list[Tensor | None]] = []  # [k][input]
     compiled = CompiledStep.make(program, total.objective, parameters, tiles)
     for tile in tiles:
         scored, result = _differentiate(program, tile, total.objective, compiled, inputs)
-        total.add(result.contribution, result.counts)
+        factors = total.add(result.contribution, result.counts)
         if not gradients:
             gradients = [
                 [_make_zeros(t) if w and t is not None else None for t, w in zip(inputs, wanted, strict=True)]
                 for _ in result.slopes
             ]
-        for slopes, sums in zip(result.slopes, gradients, strict=True):
+        for k, (slopes, sums) in enumerate(zip(result.slopes, gradients, strict=True)):
+            if factors is not None:
+                _scale(sums, factors[0][k])
+                _scale(slopes, factors[1][k])
             _add(program, tile, scored, slopes, sums, is_symmetric=y is None)
         del scored, result, slopes  # their memory is for the next tile
     return total, _combine(gradients, total.factors())
@@ -100,6 +103,13 @@ def _make_zeros(like: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+def _scale(tensors: Sequence[Tensor | None], factor: Tensor) -> None:
+    for tensor in tensors:
+        if tensor is not None:
+            tensor.mul_(factor)
+
+
+@torch.no_grad()
 def _add(
     program: "PairProgram",
     tile: Tile,
@@ -128,9 +138,7 @@ def _add(
 def _combine(gradients: list[list[Tensor | None]], factors: Tensor) -> list[Tensor | None]:
     """The sum over k of the gradients times their factors; the gradients are changed."""
     combined = gradients[0]
-    for total in combined:
-        if total is not None:
-            total.mul_(factors[0])
+    _scale(combined, factors[0])
     for parts, factor in zip(gradients[1:], factors[1:], strict=True):
         for total, part in zip(combined, parts, strict=True):
             if total is not None and part is not None:

@@ -56,10 +56,16 @@ class Total:
         self._sums: Tensor | None = None
         self._counts: Tensor | None = None
 
-    def add(self, contribution: Tensor, counts: Tensor) -> None:
-        """Add the contribution of a tile (k,), without a graph, and the counts of its terms (k,)."""
+    def add(self, contribution: Tensor, counts: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Add the contribution of a tile (k,), without a graph, and the counts of its terms (k,).
+
+        Returns:
+            What the gradients of all earlier tiles and those of this tile are multiplied with before they are added,
+            (k,) each; None if they are added as they are.
+        """
         self._sums = contribution if self._sums is None else self._sums + contribution
         self._counts = counts if self._counts is None else self._counts + counts
+        return None
 
     def factors(self) -> Tensor:
         """What each of the k contributions is multiplied with in the end, (k,)."""

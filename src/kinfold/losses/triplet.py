@@ -12,7 +12,7 @@ from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import PairBatch, Quadruplets, Triplets
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
-from kinfold.pairs.masks import HUGE, count, list_columns, mask_to_float
+from kinfold.pairs.masks import HUGE, count, exceeds, list_columns, mask_out, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
 from kinfold.pairs.transforms import is_transformed
 
@@ -58,10 +58,10 @@ def _count_active(distance: Tensor, positives: Tensor, negatives: Tensor, margin
     if width > _FEW and not is_transformed():
         negative_counts, positive_counts = _count_by_sorting(distance, negatives, reach)
     else:
-        negative_counts, is_negative = torch.zeros_like(distance), mask_to_float(negatives, distance)
+        negative_counts, nearness = torch.zeros_like(distance), mask_out(-distance, negatives)
         sums = []
         for column in range(width):
-            active = (reach[:, column, None] - distance).sign_().relu_().mul_(is_negative)
+            active = exceeds(nearness, -reach[:, column, None])
             negative_counts += active
             sums.append(active.sum(dim=1))
         positive_counts = torch.stack(sums, dim=1)

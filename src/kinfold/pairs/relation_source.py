@@ -191,21 +191,27 @@ class LabelRelation:
         if self.ids is not None or self._members is None:
             return None
         index, exists = self._members
-        if self.ref_labels is None:
-            exists = exists & (index != torch.arange(index.shape[0], device=index.device)[:, None] + self.first_row)
-        return index, exists
+        if self.ref_labels is not None:
+            return index, exists
+        rows, width = index.shape
+        is_other = (index != torch.arange(self.first_row, self.first_row + rows)[:, None]) | ~exists
+        if width == 1:  # every class has one item
+            return index, is_other & exists
+        return index[is_other].view(rows, width - 1), exists[is_other].view(rows, width - 1)
 
     def _list_tile(self, rows: slice) -> Relation:
         """Make the masks of whole rows from the listed columns of each class: faster than comparing all labels."""
         assert self._members is not None
         assert self.positive_columns is not None
-        (index, exists), is_positive = (table[rows] for table in self._members), self.positive_columns[1][rows]
-        positions = index + self.shape[1] * torch.arange(index.shape[0])[:, None]
-        excluded = positions[exists]
+        (members, exists), (index, is_positive) = (
+            (columns[rows], used[rows]) for columns, used in (self._members, self.positive_columns)
+        )
+        first = self.shape[1] * torch.arange(index.shape[0])[:, None]
+        excluded = (members + first)[exists]
         negatives = torch.ones(index.shape[0], self.shape[1], dtype=torch.bool)
         negatives.view(-1).index_fill_(0, excluded, False)
         positives = torch.zeros_like(negatives)
-        positives.view(-1).index_fill_(0, positions[is_positive], True)
+        positives.view(-1).index_fill_(0, (index + first)[is_positive], True)
         set_excluded(negatives, excluded)
         set_columns(positives, index, is_positive)
         return Relation(positives, negatives)
