@@ -39,8 +39,8 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor)
     far = distance.gather(1, index).exp() * exists  # (B, W), zero where there is no positive
     near, is_negative = (-distance).exp(), mask_to_float(negatives, distance)
     total = torch.zeros_like(distance[:, 0])
-    for part in far.split(_FACTORS, dim=1):
-        *lower, highest = _expand(part)
+    for start in range(0, far.shape[1], _FACTORS):
+        *lower, highest = _expand(far[:, start : start + _FACTORS])
         product = highest * near
         for coefficient in reversed(lower):
             product = product.add_(coefficient) * near
@@ -48,12 +48,12 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor)
     return total
 
 
-def _expand(factors: Tensor) -> tuple[Tensor, ...]:
+def _expand(factors: Tensor) -> list[Tensor]:
     """Coefficients of prod_p (1 + f_p t) - 1 from t to t^W, each (B, 1), for factors (B, W)."""
     coefficients = torch.ones_like(factors[:, :1])
-    for factor in factors.split(1, dim=1):
-        coefficients = pad(coefficients, (0, 1)) + pad(coefficients * factor, (1, 0))
-    return coefficients.split(1, dim=1)[1:]
+    for factor in factors.unbind(dim=1):
+        coefficients = pad(coefficients, (0, 1)) + pad(coefficients * factor[:, None], (1, 0))
+    return [column[:, None] for column in coefficients[:, 1:].unbind(dim=1)]
 
 
 class SoftMarginTriplet(Loss):

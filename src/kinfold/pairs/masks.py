@@ -49,14 +49,17 @@ def mask_to_float(mask: Tensor, like: Tensor) -> Tensor:
 def exceeds(values: Tensor, limit: Tensor) -> Tensor:
     """Return 1 where a value is above its limit and 0 elsewhere, without a gradient.
 
+    Args:
+        values: The values.
+        limit: Their limits, in a shape that broadcasts to theirs.
+
     Examples:
         >>> exceeds(torch.tensor([3.0, 5.0]), torch.tensor(4.0))
         tensor([0., 1.])
     """
     if is_transformed():
         return (values > limit).to(values.dtype)
-    shape = torch.broadcast_shapes(values.shape, limit.shape)
-    return torch.gt(values.detach(), limit.detach(), out=values.new_empty(shape))
+    return torch.gt(values.detach(), limit.detach(), out=torch.empty_like(values))
 
 
 def mask_out(values: Tensor, mask: Tensor) -> Tensor:
