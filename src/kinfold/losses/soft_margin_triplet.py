@@ -18,14 +18,16 @@ from kinfold.pairs.measures import safe_sqrt
 _FACTORS = 16
 
 
-def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor, *, on_sphere: bool = False) -> Tensor:
     """Sum over all triplets of each anchor, in one pass for each positive; O(B P R) for P positives per anchor.
 
     sum_p sum_n log(1 + exp(d_ap - d_an)) = sum_n log prod_p (1 + exp(d_ap) exp(-d_an))
 
     Args:
-        distance: Distances of unit vectors or their squares, (B, R).
+        distance: Distances, (B, R).
         positives, negatives: Boolean masks, (B, R).
+        on_sphere: Whether they are distances of unit vectors or their squares, at most 4. Products, which could
+            overflow otherwise, are faster than sums of logarithms.
 
     Returns:
         (B,).
@@ -36,9 +38,14 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor)
         tensor([0.6933])
     """
     index, exists = list_columns(positives)
-    far = distance.gather(1, index).exp() * exists  # (B, W), zero where there is no positive
-    near, is_negative = (-distance).exp(), mask_to_float(negatives, distance)
+    positive, is_negative = distance.gather(1, index), mask_to_float(negatives, distance)
     total = torch.zeros_like(distance[:, 0])
+    if not on_sphere:
+        for column, is_positive in zip(positive.unbind(dim=1), exists.unbind(dim=1), strict=True):
+            values = torch.linalg.vecdot(softplus(column[:, None] - distance), is_negative)
+            total = total + torch.where(is_positive, values, 0.0)
+        return total
+    near, far = (-distance).exp(), positive.exp() * exists  # (B, R), (B, W): zero where there is no positive
     for start in range(0, far.shape[1], _FACTORS):
         *lower, highest = _expand(far[:, start : start + _FACTORS])
         product = highest * near
@@ -81,7 +88,8 @@ class SoftMarginTriplet(Loss):
 
     def terms(self, pairs: ScoredPairs) -> Terms:
         distance = pairs.scores if self.squared else safe_sqrt(pairs.scores)
-        values = soft_margin_triplets(distance, pairs.positives, pairs.negatives)
+        on_sphere = self.scoring.similarity_slope is not None
+        values = soft_margin_triplets(distance, pairs.positives, pairs.negatives, on_sphere=on_sphere)
         return Terms.over(values, count(pairs.positives).long() * count(pairs.negatives))
 
     def tuple_terms(self, scores: Tensor, tuples: Triplets | Quadruplets) -> Terms | None:
