@@ -78,8 +78,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         patience: Evaluations without a better value before training stops, once half of the steps are done. None never
             stops early.
         metric: What `score` and validation measure, a name of `kinfold.list("metrics")`.
-        distance: "cosine", "dot" or "euclidean"; "auto" is Euclidean for losses on raw vectors and cosine for all
-            others. With cosine, embeddings have length one, so that any neighbor search finds the same neighbors.
+        distance: "cosine", "dot", "euclidean" or "hyperbolic"; "auto" is Euclidean for losses on raw vectors and cosine
+            for all others. With cosine, embeddings have length one, so that any search finds the same neighbors.
         random_state: An integer makes fits repeatable; None draws one; a RandomState gives one.
         verbose: 1 prints loss and validation score at every evaluation.
         device: Where training runs; "auto" is a GPU where there is one. The fitted model is on the CPU.

@@ -16,9 +16,24 @@ def scores(queries, gallery, distance):
     if distance == "cosine":
         queries, gallery = unit(queries), unit(gallery)
     queries, gallery = np.asarray(queries, dtype=np.float64), np.asarray(gallery, dtype=np.float64)
+    if distance == "hyperbolic":
+        return poincare_scores(queries, gallery)
     if distance == "euclidean":
         return -np.stack([((gallery - q) ** 2).sum(axis=1) for q in queries])
     return np.stack([(gallery * q).sum(axis=1) for q in queries])
+
+
+def poincare_scores(queries, gallery, curvature=0.1, radius=2.3):
+    """Minus |p - q|^2 / ((1 - c |p|^2) (1 - c |q|^2)), which ranks as minus the distance in the Poincare ball."""
+
+    def to_ball(x):
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        reach = np.sqrt(curvature) * np.minimum(length, radius)
+        return np.divide(x, length, out=np.zeros_like(x), where=length > 0) * np.tanh(reach) / np.sqrt(curvature)
+
+    p, q = to_ball(queries), to_ball(gallery)
+    left, right = (1 - curvature * (part**2).sum(axis=1) for part in (p, q))
+    return -np.stack([((q - row) ** 2).sum(axis=1) / (a * right) for row, a in zip(p, left, strict=True)])
 
 
 def rankings(queries, gallery, distance):

@@ -19,6 +19,7 @@ from kinfold.distributed import World
 from kinfold.embedding import Encoder, compute_embeddings, embed_to_file
 from kinfold.files.checksums import digest_parts
 from kinfold.files.documents import nan_to_null
+from kinfold.metrics import Distance
 from kinfold.models import create
 from kinfold.models.backbone import Backbone
 from kinfold.models.initialization import load_linear_map
@@ -90,7 +91,7 @@ class ImageNetwork:
         cache = {"cache": True, "short_side": 256} if count <= _MAX_CACHED else {}
         return {"name": "folder", **self.source, **cache, "validation": 0.0}
 
-    def write_run(self, folder: Path | str, features: Run, images: Dataset, distance: str) -> Run:
+    def write_run(self, folder: Path | str, features: Run, images: Dataset, distance: Distance) -> Run:
         """Write a run that embeds images: the backbone as it is, with the head of a run on its features.
 
         Args:

@@ -25,7 +25,7 @@ def adapt(
         str | None, typer.Option(help="quick, standard or thorough: fixed steps instead of minutes.")
     ] = None,
     metrics: Annotated[str, typer.Option(help="What is measured; the mean of these decides.")] = "recall@1,map@r",
-    distance: Annotated[str, typer.Option(help="cosine, dot or euclidean.")] = "cosine",
+    distance: Annotated[str, typer.Option(help="cosine, dot, euclidean or hyperbolic.")] = "cosine",
     seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
     reader: Annotated[
         str | None,

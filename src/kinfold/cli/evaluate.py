@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kinfold.data.stored_embeddings import StoredEmbeddings
-    from kinfold.metrics import Evaluation
+    from kinfold.metrics import Distance, Evaluation
 
-DISTANCE_HELP = "cosine, dot or euclidean."
+DISTANCE_HELP = "cosine, dot, euclidean or hyperbolic."
 
 
 def evaluate(
@@ -81,12 +81,12 @@ def evaluate(
             # drop what these metrics do not use
             queries = queries if uses_coarse_labels(names or DEFAULT_METRICS) else replace(queries, coarse_labels=None)
             others = others if uses_gallery(names or DEFAULT_METRICS) else None
-            distance = distance or run_distance
+            compared = distance or run_distance
         else:
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
             queries = read_stored_embeddings(embeddings, coarse_key=coarse_key, where=where, **keys)
             others = None if gallery is None else read_stored_embeddings(gallery, where=where, **keys)
-            distance, about = distance or "cosine", {}
+            compared, about = distance or "cosine", {}
             if not where and len(queries.splits) > 1 and not as_json:
                 echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
         evaluation = examine(
@@ -95,7 +95,7 @@ def evaluate(
             None if others is None else others.embeddings,
             None if others is None else others.labels,
             names or None,
-            distance,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
+            compared,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
             device,
             coarse_labels=queries.coarse_labels,
             intervals=intervals,  # type: ignore[arg-type]
@@ -105,13 +105,13 @@ def evaluate(
     class_values = evaluation.per_class(per_class) if per_class else {}
     ranked = sorted(class_values.items(), key=lambda entry: entry[1])
     if as_json:
-        about |= {"queries": len(queries.labels), "gallery": len((others or queries).labels), "distance": distance}
+        about |= {"queries": len(queries.labels), "gallery": len((others or queries).labels), "distance": compared}
         echo(json.dumps(about | _as_json(evaluation, ranked), indent=2))
         return
     from kinfold.cli.console import Console
 
     title = f"{about['split']} split of {about['run']}: " if about else ""
-    title += f"{len(queries.labels):,} queries, {_count_classes(len(evaluation.classes))}, {distance}"
+    title += f"{len(queries.labels):,} queries, {_count_classes(len(evaluation.classes))}, {compared}"
     title += "" if others is None else f", gallery of {len(others.labels):,}"
     if skipped := evaluation.skipped_queries:
         title += f", {skipped:,} queries without a relevant item left out"
@@ -161,7 +161,7 @@ def _remarks(evaluation: "Evaluation") -> list[str]:
 
 def _embed_run(
     folder: Path, split: str | None, progress: "Callable[[str, float], None] | None"
-) -> "tuple[StoredEmbeddings, StoredEmbeddings | None, str, dict[str, object]]":
+) -> "tuple[StoredEmbeddings, StoredEmbeddings | None, Distance, dict[str, object]]":
     """Queries, gallery if the data has one, distance of the run, and a description of the run."""
     import numpy as np
 

@@ -30,7 +30,7 @@ class ExactMetricsTask(AbsTask):
         texts: The texts.
         labels: Class of each text, integers or strings.
         metrics: Names of metrics; by default recall@1, 2, 4, 8, R-precision and MAP@R. The last is the main score.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic".
         name: Name of the task in the results.
         language: Language and script of the texts.
         seed: Seed of MTEB for the task; the metrics draw nothing.
@@ -82,7 +82,7 @@ class ExactMetricsTask(AbsTask):
             task: A classification task.
             split: Split of its data.
             metrics: Names of metrics; see the class.
-            distance: "cosine", "dot" or "euclidean".
+            distance: "cosine", "dot", "euclidean" or "hyperbolic".
 
         Raises:
             ValueError: The task has several subsets, or no columns of texts and labels.

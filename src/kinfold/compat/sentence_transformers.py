@@ -125,7 +125,7 @@ class LabelEvaluator(BaseEvaluator):
         gallery_labels: Their classes.
         metrics: Names of metrics; by default recall@1, 2, 4, 8, R-precision and MAP@R.
         primary_metric: The metric that selects the best checkpoint; by default the last of `metrics`.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic".
         name: Prefix of the names of the results.
         batch_size: Texts that the model encodes at a time.
 

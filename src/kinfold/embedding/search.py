@@ -233,7 +233,7 @@ class SearchIndex:
                 raise ValueError(f"a search takes one query, got {len(embedding)}: call it for each of them")
         exclude = torch.tensor([-1 if item.index is None else item.index])
         scores, indices = neighbors(embedding, self.embeddings, k, self.run.distance, exclude=exclude)
-        measure = "distance" if self.run.distance == "euclidean" else "similarity"
+        measure = "similarity" if self.run.distance in ("cosine", "dot") else "distance"
         return SearchResult(item, [self.get_item(index) for index in indices[0].tolist()], scores[0].tolist(), measure)
 
     def _embed_query(self, query: str) -> tuple[SearchItem, Tensor]:

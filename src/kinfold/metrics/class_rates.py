@@ -68,7 +68,7 @@ def compute_class_rates(
     thresholds = torch.linspace(first, last, _THRESHOLDS, dtype=torch.float64)
     thresholds[0], thresholds[-1] = first, last
     thresholds = thresholds.to(device)
-    sign = -1.0 if query_gallery.distance == "euclidean" else 1.0  # edges ascend, whatever the distance
+    sign = -1.0 if query_gallery.has_distances else 1.0  # edges ascend, whatever the distance
     edges, classes = sign * thresholds, relevance.size.shape[0]
     counts = torch.zeros(2, classes * _THRESHOLDS, dtype=torch.int64, device=device)  # negatives first
     for i, j, scores in score_blocks(query_gallery, world, whole=True):

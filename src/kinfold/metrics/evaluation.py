@@ -71,7 +71,7 @@ def evaluate(
         gallery: (N, d). Without it every item is a query against all others, and leaves itself out by index.
         gallery_labels: One label for each gallery row.
         metrics: Names of metrics; `kinfold.list("metrics")` shows all. None: recall@1, 2, 4, 8, r-precision and map@r.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
         device: Where to compute; None computes where the rows are.
         coarse_labels: Labels of super-classes, for metrics such as "nmi-coarse".
         seed: The seed of the start of k-means.
@@ -165,7 +165,7 @@ def examine(
         space = _select(selected, EmbeddingSpaceMetric)
         for number, (name, space_metric) in enumerate(space.items()):
             report("space", number / len(space))
-            values[name] = space_metric.value(query_gallery.queries, codes, world)
+            values[name] = space_metric.value(query_gallery.vectors, codes, world)
         curve = None
         pairs, by_class = _select(selected, PairMetric), _select(selected, ClassRateMetric)
         if pairs or by_class:
@@ -260,7 +260,7 @@ def _compute_clustering(
                 raise ValueError(f"{labels.shape[0]} embeddings and {target.shape[0]} coarse_labels")
         num_clusters = int(torch.unique(target).shape[0])
         report_share = partial(report, "clusters")
-        clustering = k_means(query_gallery.queries, num_clusters, seed=seed, world=world, progress=report_share)
+        clustering = k_means(query_gallery.vectors, num_clusters, seed=seed, world=world, progress=report_share)
         report_share(1.0)
         table = build_contingency(target, clustering.clusters)
         values |= {name: metric.value(table) for name, metric in some_metrics.items()}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ def evaluate_graded(
         relevance: (Q, N), boolean or numbers, or a function that returns the rows (b, N) of queries (b,).
         gallery: (N, d). Without it every item is a query against all others, and leaves itself out by index.
         metrics: Names of the list above, with a number for k.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
         exclude: For queries that are part of a larger gallery: the gallery index that each query leaves out, (Q,), -1
             for none.
         memory_limit: Bytes of the block of products that is held at a time. It does not change the result.
@@ -84,7 +85,7 @@ def evaluate_graded(
         if left_out is not None:
             has_one = left_out >= 0
             degrees[has_one.nonzero().squeeze(1), left_out[has_one]] = 0.0
-        part = build_query_gallery(query_gallery.queries[block], query_gallery.gallery, distance)
+        part = replace(query_gallery, queries=query_gallery.queries[block], is_same_set=False)
         with use_full_precision(home):
             order = search_exact(part, size, left_out, memory_limit)[1]
         ranked = degrees.gather(1, order)

@@ -31,7 +31,7 @@ def neighbors(
         queries: (Q, d).
         gallery: (N, d). Without it the queries are the gallery, and each leaves itself out, by index.
         k: The number of neighbors. If there are fewer rows to find, the result has fewer columns.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
         exclude: A gallery index that each query leaves out, (Q,), -1 for none.
         memory_limit: Bytes of the block of products that is held at a time. It does not change the result.
         device: Where to compute; None computes where the rows are.
@@ -40,7 +40,7 @@ def neighbors(
 
     Returns:
         Values (Q, k) float64 and gallery indices (Q, k). Values are similarities for "cosine" and "dot", distances for
-        "euclidean". Equal values are in the order of their indices.
+        "euclidean" and "hyperbolic". Equal values are in the order of their indices.
 
     Raises:
         ValueError: An argument is not valid, or a row is not finite.

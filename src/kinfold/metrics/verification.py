@@ -56,7 +56,7 @@ def verify(
         labels: One label for each row, integers or strings.
         gallery: (N, d). Without it all pairs of the embeddings count, each once.
         gallery_labels: One label for each gallery row.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
         device: Where to compute; None computes where the rows are.
         max_exact_positives: The number of positive pairs up to which the curve is exact. Beyond, scores are counted in
             2^20 bins.
@@ -93,7 +93,7 @@ def query_curves(
         labels: One label for each row, integers or strings.
         gallery: (N, d). Without it every item is a query against all others.
         gallery_labels: One label for each gallery row.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
         device: Where to compute; None computes where the rows are.
         points: The number of points of each curve, evenly spaced from 0 to 1.
         world: The processes that share the work; None takes the running process group, `World()` this process alone.

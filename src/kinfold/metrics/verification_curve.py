@@ -202,6 +202,8 @@ def _list_bin_edges(query_gallery: QueryGallery) -> Tensor:
     if query_gallery.distance == "euclidean":
         return torch.linspace(-((longest[0] + longest[1]) ** 2), 0.0, _BINS, device=device)
     largest = longest[0] * longest[1]
+    if query_gallery.hyperbolic is not None:
+        return torch.linspace(-2.0 * largest, 0.0, _BINS, device=device)
     return torch.linspace(-largest, largest, _BINS, device=device)
 
 
@@ -225,7 +227,4 @@ def score_blocks(
 
 
 def _score(query_gallery: QueryGallery, x: Tensor, y: Tensor) -> Tensor:
-    x, y = x.double(), y.double()
-    if query_gallery.distance != "euclidean":
-        return (x @ y.T).float()
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square_().neg_().float()
+    return query_gallery.score_matrix(x.double(), y.double()).float()

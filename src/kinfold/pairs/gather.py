@@ -59,6 +59,11 @@ def _score(left: Tensor, right: Tensor, form: Form) -> Tensor:
     return 0.5 * (squared - _subtract_times(left, right, difference).square())
 
 
+def measure_minkowski(left: Tensor, right: Tensor) -> Tensor:
+    """`gather_minkowski` of rows with rows, (T,)."""
+    return _score(left, right, "minkowski")
+
+
 def _subtract_times(left: Tensor, right: Tensor, difference: Tensor) -> Tensor:
     """x_0 - y_0 of rows with rows, (T,)."""
     left_time, right_time = ((1.0 + torch.linalg.vecdot(rows, rows)).sqrt() for rows in (left, right))

@@ -75,6 +75,10 @@ class Hyperbolic:
         length = measure_lengths(x).clamp(max=self.radius)
         return normalize(x) * torch.sinh(2.0 * self.root * length)[:, None]
 
+    def flatten(self, u: Tensor) -> Tensor:
+        """Return the embeddings, of at most the radius, that `lift` takes to u."""
+        return normalize(u) * (torch.asinh(measure_lengths(u)) / (2.0 * self.root))[:, None]
+
     def to_distance(self, excess: Tensor) -> Tensor:
         """Return the distances of pairs from m."""
         return acosh_of_excess(excess) / self.root

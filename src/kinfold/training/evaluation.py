@@ -25,7 +25,7 @@ def compute_metrics(embeddings: Tensor, dataset: Dataset, names: Sequence[str], 
         embeddings: (N, d), in the order of the dataset.
         dataset: Its labels and roles.
         names: Names of `kinfold.list("metrics")`.
-        distance: "cosine", "dot" or "euclidean".
+        distance: "cosine", "dot", "euclidean" or "hyperbolic", see `kinfold.pairs.distances`.
 
     Returns:
         The value of every metric.

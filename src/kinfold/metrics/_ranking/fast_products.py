@@ -34,7 +34,7 @@ class FastProducts:
         error: The absolute error of a product, (Q,) float64.
         sum_error: The part of `error` that comes from summation, (Q,) float64.
         exact_error: The error of scores and thresholds that are computed in float64, (Q,).
-        offset: Threshold minus exact score, (Q,) float64; zero but for the Euclidean distance.
+        offset: Threshold minus exact score, (Q,) float64; zero for similarities.
         relative_error: The error relative to the size of a product.
         max_product: No product is larger than this.
         center: The mean that was subtracted from the rows, for the Euclidean distance.
@@ -120,7 +120,7 @@ def build_fast_products(query_gallery: QueryGallery, dtype: torch.dtype) -> Fast
     else:
         center = None
         y = round_rows(query_gallery.gallery, dtype)
-        x = y if query_gallery.is_same_set else round_rows(query_gallery.queries, dtype)
+        x = y if query_gallery.queries is query_gallery.gallery else round_rows(query_gallery.queries, dtype)
     longest, worst = float(y.norm.max()), float(y.error.max())
     d = x.rows.shape[1]
     epsilon = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps / 2
@@ -133,7 +133,9 @@ def build_fast_products(query_gallery: QueryGallery, dtype: torch.dtype) -> Fast
     error = error + exact_error + underflow
     if dtype != torch.float64:
         error = error + 2.0**-38 * max_product  # sort keys contain the row beside the product (see RankCounter)
-    offset = torch.zeros_like(error) if center is None else compute_squared_lengths(query_gallery.queries, center)
+    offset = torch.full_like(error, 0.0 if query_gallery.hyperbolic is None else -1.0)
+    if center is not None:
+        offset = compute_squared_lengths(query_gallery.queries, center)
     relative_error = 1.01 * torch.finfo(dtype).eps / 2 if dtype == torch.bfloat16 else 0.0
     return FastProducts(
         query_gallery, x.rows, _pad(y.rows), error, sum_error, exact_error, offset, relative_error, max_product, center
@@ -142,7 +144,7 @@ def build_fast_products(query_gallery: QueryGallery, dtype: torch.dtype) -> Fast
 
 def _build_int8_products(query_gallery: QueryGallery) -> FastProducts:
     """Round queries to int8 with a scale each, the gallery with one scale, for exact int32 products."""
-    if query_gallery.distance == "euclidean":
+    if query_gallery.has_distances:
         raise ValueError("int8 products cannot hold the squared lengths of the Euclidean distance")
     x, y = round_to_int8(query_gallery.queries), round_to_int8(query_gallery.gallery, shared_scale=True)
     assert x.scale is not None

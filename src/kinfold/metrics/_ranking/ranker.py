@@ -56,7 +56,7 @@ class Ranker:
         self._choices = [dtype] if dtype is not None else [*self._product_times]
         is_deep = depth.resolve(int(relevance.size.max()), query_gallery.size)[0] > tuning.MAX_INT8_DEPTH
         is_wide = query_gallery.gallery.shape[1] > tuning.MAX_INT8_FEATURES
-        if query_gallery.distance == "euclidean" or is_wide or (is_deep and dtype is None):
+        if query_gallery.has_distances or is_wide or (is_deep and dtype is None):
             self._choices = [choice for choice in self._choices if choice != torch.int8]
         self._query_times: dict[torch.dtype, float] = {}  # seconds per query of the products that were tried
         self._trials: Counter[torch.dtype] = Counter()

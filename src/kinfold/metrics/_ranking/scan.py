@@ -121,7 +121,7 @@ def multiply_symmetric(products: FastProducts, memory_limit: int) -> Tensor | No
     """
     x, query_gallery = products.gallery, products.query_gallery
     fits = x.shape[0] <= tuning.COLUMNS_PER_CHUNK and x.shape[0] ** 2 * x.element_size() <= memory_limit
-    if not query_gallery.is_same_set or query_gallery.distance == "euclidean" or not fits:
+    if not query_gallery.is_same_set or query_gallery.has_distances or not fits:
         return None
     matrix, tile = x.new_empty(x.shape[0], x.shape[0]), tuning.SYMMETRIC_TILE
     for start in range(0, x.shape[0], tile):

@@ -13,6 +13,7 @@ from kinfold.data.items import Array
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
+from kinfold.metrics import Distance
 from kinfold.registry import suggest
 from kinfold.report.content.datasets import RunDatasets
 from kinfold.report.content.inputs import ReportInputs, ReportMethod, ReportRepeat
@@ -49,7 +50,7 @@ class EmbeddingSpace:
     method: str
     data: str
     split: str
-    distance: str
+    distance: Distance
     dataset: Dataset
     identity: str
     measurements: dict[str, Any]

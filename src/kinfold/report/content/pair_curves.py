@@ -116,10 +116,7 @@ def _compare(pool: PairPool, distance: Distance) -> Iterator[tuple[Tensor, Tenso
     columns = torch.arange(comparison.size)
     for start in range(0, pool.queries.shape[0], _CHUNK_ROWS):
         x = comparison.queries[start : start + _CHUNK_ROWS]
-        if distance == "euclidean":
-            scores = torch.cdist(x, comparison.gallery).square_().neg_()
-        else:
-            scores = x @ comparison.gallery.T
+        scores = comparison.score_matrix(x, comparison.gallery)
         positive = pool.labels[start : start + _CHUNK_ROWS, None] == pool.gallery_labels
         if pool.same:
             once = columns > torch.arange(start, start + x.shape[0])[:, None]

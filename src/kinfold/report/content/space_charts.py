@@ -67,7 +67,7 @@ def _has_pairs(space: EmbeddingSpace) -> bool:
 
 def _describe_histogram(space: EmbeddingSpace, number: int) -> Chart:
     histogram = space.measurements["histogram"]
-    measure = "distance" if space.distance == "euclidean" else "similarity"
+    measure = "similarity" if space.distance in ("cosine", "dot") else "distance"
     series = [
         Series("positive pairs", histogram["edges"], histogram["positives"], POSITIVE),
         Series("negative pairs", histogram["edges"], histogram["negatives"], NEGATIVE),

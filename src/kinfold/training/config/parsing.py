@@ -294,8 +294,10 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     """Return the value as the type that the hint asks for."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        (hint,) = (entry for entry in inner if entry is not type(None))
-        return _convert(hint, value, name)
+        entries = [entry for entry in inner if entry is not type(None)]
+        is_table = isinstance(value, Mapping)  # a name or a table, such as evaluation.distance
+        chosen = next((entry for entry in entries if (get_origin(entry) is dict) == is_table), entries[0])
+        return _convert(chosen, value, name)
     if origin is Literal:
         if value not in inner:
             near = suggest(str(value), inner)

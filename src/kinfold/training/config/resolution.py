@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kinfold import registry
 from kinfold.data import Dataset, Rows
 from kinfold.training.config.defaults import compares_raw_vectors
-from kinfold.training.config.settings import DataConfig, EvaluationConfig, ModelConfig, RunConfig
+from kinfold.training.config.settings import DataConfig, EvaluationConfig, ModelConfig, NamedConfig, RunConfig
 
 VALIDATION_SHARE = 0.2  # of the training classes, where selection needs validation classes
 _SMALL_IMAGE = 64  # pixels; conv4 is the default backbone up to this size
@@ -24,7 +25,7 @@ def resolve_config(config: RunConfig, dataset: Dataset) -> RunConfig:
         config,
         model=_resolve_model(config.model, dataset),
         data=_resolve_data(config.data, config.evaluation),
-        evaluation=_resolve_evaluation(config.evaluation, config.loss.name),
+        evaluation=_resolve_evaluation(config.evaluation, config.loss),
     )
 
 
@@ -65,7 +66,10 @@ def _resolve_data(data: DataConfig, evaluation: EvaluationConfig) -> DataConfig:
     return data
 
 
-def _resolve_evaluation(evaluation: EvaluationConfig, loss: str) -> EvaluationConfig:
+def _resolve_evaluation(evaluation: EvaluationConfig, loss: NamedConfig) -> EvaluationConfig:
     if evaluation.distance != "auto":
         return evaluation
-    return replace(evaluation, distance="euclidean" if compares_raw_vectors(loss) else "cosine")
+    distance: Any = loss.options.get("distance")
+    if distance is None:
+        distance = "euclidean" if compares_raw_vectors(loss.name) else "cosine"
+    return replace(evaluation, distance="cosine" if distance == "snr" else distance)

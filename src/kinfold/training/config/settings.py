@@ -267,7 +267,8 @@ class EvaluationConfig:
             takes the best step on the test classes, which inflates the scores.
         patience: Evaluations without a better value before training stops.
         patience_after: Share of the steps before which patience never stops a run; nor does it during warm-up.
-        distance: "auto" is Euclidean for losses on raw vectors and cosine for all others.
+        distance: "auto" is that of the loss: its option `distance` (cosine for snr), else Euclidean for losses on raw
+            vectors and cosine for all others.
         diagnose: When `diagnostics` are computed on the training classes.
         diagnostics: Metrics of the training classes.
         batch_size: Items that are embedded at a time.
@@ -279,7 +280,7 @@ class EvaluationConfig:
     selection: Literal["validation", "last", "test-oracle"] = "validation"
     patience: int | None = None
     patience_after: float = 0.5
-    distance: Literal["auto", "cosine", "dot", "euclidean"] = "auto"
+    distance: Literal["auto", "cosine", "dot", "euclidean", "hyperbolic"] | dict[str, Any] = "auto"
     diagnose: Literal["never", "end", "always"] = "end"
     diagnostics: list[str] = field(default_factory=lambda: ["rho@1", "rho@2", "density", "intra", "inter"])
     batch_size: int = 256
