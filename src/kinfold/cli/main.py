@@ -26,6 +26,7 @@ from kinfold.cli.search import search
 from kinfold.cli.terminal import echo, echo_error
 from kinfold.cli.train import train
 from kinfold.cli.upgrade import upgrade
+from kinfold.freed_memory import keep_freed_memory
 
 # of click, or of the copy of click that newer versions of typer contain
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -76,6 +77,7 @@ def _format_warning(message: Warning | str, *_: Any, **__: Any) -> str:
 def main() -> None:
     """Run the command line. Errors of the user become `error: ...` and `help: ...` lines instead of a traceback."""
     warnings.formatwarning = _format_warning
+    keep_freed_memory()
     try:
         sys.exit(app(standalone_mode=False))
     except _UsageError as error:

@@ -56,7 +56,8 @@ def open_study(suite: Suite, bench_folder: BenchFolder, data: str, method: str, 
     """Open the search of a method; one with other settings is another study."""
     tables = suite.tables(data, method)
     data_table = {key: value for key, value in tables.get("data", {}).items() if key != "root"}  # machines differ in it
-    settings = json.dumps([suite.protocol, suite.metric, {**tables, "data": data_table}], sort_keys=True)
+    lengths = [] if suite.trial_steps is None else [suite.trial_steps]
+    settings = json.dumps([suite.protocol, suite.metric, {**tables, "data": data_table}, *lengths], sort_keys=True)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return Study(
         f"{suite.name}/{data}/{method}/{digest}",
@@ -76,7 +77,10 @@ def list_trial_runs(suite: Suite, data: str, method: str, number: int) -> list[B
 def build_trial_tables(suite: Suite, run: BenchRun, values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the recipe of a run of a trial with these values."""
     # nobody looks at the embedding space of a trial
-    return suite.build_run_tables(run.data, run.method, run.seed, run.fold, {**values, "evaluation.diagnose": "never"})
+    changes = {**values, "evaluation.diagnose": "never"}
+    if suite.trial_steps is not None:
+        changes["training.steps"] = suite.trial_steps
+    return suite.build_run_tables(run.data, run.method, run.seed, run.fold, changes)
 
 
 def _schedule_search(

@@ -13,11 +13,13 @@ from kinfold.experiments.search.space import list_corners
 from kinfold.experiments.statistics import TESTS
 from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
+from kinfold.training.components import build_objective
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_table, read_tables, to_toml
 from kinfold.training.config.settings import RunConfig
 
 Tables = Mapping[str, Any]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@=+,-]*")
+_CHECKED_CLASSES = 100  # for which each loss is built once, since only a loss knows which of its options fit together
 SEARCH_SEED = 10_000  # of the runs of a search, different from the seeds of repeats
 
 
@@ -37,6 +39,7 @@ class Suite:
         protocol: How classes are divided, as in `kinfold.data.folds`.
         trials: Trials of the search of each method on each data set. The search space is the table `search` of the
             recipe.
+        trial_steps: Steps of the training of each trial; by default as many as a repeat has.
         metric: Metric that is searched for and compared.
         baseline: Compare every method with this one only.
         test: "t", Student's paired t-test, or "rank", Wilcoxon's signed-rank test, which needs six seeds or more.
@@ -52,6 +55,7 @@ class Suite:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     protocol: str = "classic"
     trials: int = 0
+    trial_steps: int | None = None
     metric: str = "map@r"
     baseline: str | None = None
     test: str = "t"
@@ -76,6 +80,11 @@ class Suite:
             raise ValueError(f"the seed {SEARCH_SEED} is reserved for searches; choose another for a repeat")
         if self.trials < 0:
             raise ValueError(f"trials must be 0 or more, got {self.trials}")
+        if self.trial_steps is not None and not (self.trials and self.trial_steps > 0):
+            raise ValueError(
+                f"trial_steps = {self.trial_steps} is the length of each trial: give a number above 0, and with it "
+                "trials = 1 or more"
+            )
         if self.baseline is not None and self.baseline not in self.methods:
             near = suggest(self.baseline, self.methods)
             raise ValueError(f"the baseline {self.baseline!r} is no method{near}; there are {', '.join(self.methods)}")
@@ -151,8 +160,10 @@ class Suite:
             registry.resolve("datasets", config.data.name)
             for name in (*config.evaluation.metrics, *config.evaluation.diagnostics):
                 find_metric(name)
+            build_objective(config, _CHECKED_CLASSES)
             for values in list_corners(self.search_space(data, method)):
-                configure(self.build_run_tables(data, method, self.seeds[0], 0, values))
+                tables = self.build_run_tables(data, method, self.seeds[0], 0, values)
+                build_objective(configure(tables), _CHECKED_CLASSES)
         except ValueError as error:
             raise ValueError(f"{method} on {data}: {error}") from None
         if self.metric not in config.evaluation.metrics:
