@@ -52,6 +52,15 @@ def test_the_repeats_have_the_settings_of_the_best_trial(bench, method):
             assert (config.seed, config.data.fold, config.search) == (seed, fold, None)
 
 
+def test_trials_may_be_shorter_than_repeats(tmp_path):
+    tiny_suite = suite(tmp_path, method=ONE, trials=1, trial_steps=2)
+    run_inline(tiny_suite, tmp_path / "bench")
+    trial = Run.open(tmp_path / "bench/search/tiny/contrastive/trial-0/fold-0").config
+    repeat = Run.open(tmp_path / "bench/runs/tiny/contrastive/seed-0/fold-0").config
+    assert trial.training.steps == 2 != repeat.training.steps
+    assert Bench.open(tmp_path / "bench").searches["tiny", "contrastive"].completed == 1
+
+
 def test_a_method_without_a_space_is_not_searched(tmp_path):
     _, names = run_inline(suite(tmp_path, method=[*ONE, {"name": "plain"}], trials=1), tmp_path / "bench")
     assert sum(name.startswith("search/tiny/contrastive") for name in names) == 1

@@ -75,6 +75,7 @@ def test_what_a_suite_writes_is_read_as_the_same_suite(tmp_path):
         baseline="triplet",
         protocol="reality-check",
         metric="recall@1",
+        trial_steps=3,
     )
     path = tmp_path / "again.toml"
     path.write_text(tiny_suite.to_toml())
@@ -101,6 +102,19 @@ def test_runs_have_their_protocol_seed_and_fold_and_no_test_items(tmp_path):
     assert (run["data"]["protocol"], run["data"]["fold"], run["data"]["test"]) == ("reality-check", 3, "withheld")
     assert run["optimizer"]["lr"] == 0.25
     assert "search" not in run
+
+
+def test_options_that_a_loss_refuses_are_found_before_anything_runs(tmp_path):
+    method = [{"name": "lifted", "loss": {"name": "lifted"}, "search": {"loss.margin": {"low": 0.3, "high": 1.5}}}]
+    with pytest.raises(ValueError, match=r"lifted on tiny: margin=0\.3 belongs to variant='oh-song'"):
+        suite(tmp_path, method=method, trials=2)
+
+
+def test_the_length_of_a_trial_needs_trials(tmp_path):
+    with pytest.raises(ValueError, match=r"trial_steps = 5 is the length of each trial.*trials = 1 or more"):
+        suite(tmp_path, trials=0, trial_steps=5)
+    with pytest.raises(ValueError, match="a number above 0"):
+        suite(tmp_path, trials=2, trial_steps=0)
 
 
 def test_unknown_names_come_with_the_nearest(tmp_path):
