@@ -2,9 +2,9 @@
 
     python -m benchmarks.freed_memory
 
-A step is a forward and a backward pass of EfficientNet-lite0 over 40 images of 96 pixels, one thread. Two processes take
-turns, one of them with `kinfold.freed_memory.keep_freed_memory`. Printed are medians of wall time, of the time that the
-system takes for pages, and the peak memory of the processes.
+A step is a forward and a backward pass of EfficientNet-lite0 over 40 images of 96 pixels, one thread. Two processes
+take turns, one of them with `kinfold.freed_memory.keep_freed_memory`. Printed are medians of wall time, of the time that
+the system takes for pages, and the peak memory of the processes.
 """
 
 import os
