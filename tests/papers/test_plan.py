@@ -168,7 +168,7 @@ def test_trials_that_a_row_has_no_use_for_are_named():
     fixed = replace(first, layers={d: tuple({**x, "search": {}} for x in each) for d, each in first.layers.items()})
     mixed = plan_table(replace(table("dro/table1"), rows=(fixed, second)), PlanOptions(trials=3))
     assert mixed.trials == 3
-    assert "search: 3 trials for each row but dro-kl-margin, which name nothing to search" in mixed.notes
+    assert "search: 3 trials for each row; there is nothing to search in dro-kl-margin" in mixed.notes
 
 
 def test_repeats_that_a_clock_would_ignore_are_named():

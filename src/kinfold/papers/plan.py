@@ -243,7 +243,7 @@ def _describe_search(
     if len(fixed) == len(rows):
         return [f"search: --trials {trials} has no effect: no row of this table says what its authors tuned"]
     if fixed:
-        return [f"search: {trials} trials for each row but {', '.join(fixed)}, which name nothing to search"]
+        return [f"search: {trials} trials for each row; there is nothing to search in {', '.join(fixed)}"]
     return [f"search: {trials} trials for each row"]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, Array]
 Looks = Mapping[str, Look]
+ZOOM_BORDER = 0.08  # around a magnified region, as a share of its side
 POINT_AREA = 10_000  # of all points of a map together, in square points
 MAX_POINTS = 2_000  # of a curve, which are far more than a figure can show
 
@@ -90,11 +91,15 @@ def draw_picture_map(row: PublishedRow, arrays: Arrays) -> "Figure":
     _frame(main, escape_text(row.label))
     for number, region in enumerate(zooms):
         left, bottom, right, top = region
-        main.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="black", linewidth=1.2)
-        main.annotate(str(number + 1), (left, top), fontsize=11, weight="bold", va="bottom")
+        # over the pictures, which may cover a region
+        corners = [left, right, right, left, left], [bottom, bottom, top, top, bottom]
+        main.plot(*corners, color="black", linewidth=1.2, zorder=4)
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+        main.text(left, top, str(number + 1), fontsize=11, weight="bold", va="bottom", bbox=ground, zorder=5)
         axes = figure.add_subplot(grid[number, 3])
-        axes.set_xlim(left, right)
-        axes.set_ylim(bottom, top)
+        border = ZOOM_BORDER * (right - left)  # pictures are centered at items, also at those on the edge
+        axes.set_xlim(left - border, right + border)
+        axes.set_ylim(bottom - border, top + border)
         items = plane[arrays["picture_items"]]
         inside = np.flatnonzero(((items >= region[:2]) & (items <= region[2:])).all(axis=1))
         _add_pictures(axes, arrays, colors, inside, 0.62)
