@@ -1,6 +1,7 @@
 """Columns of a Parquet file, also as Hugging Face's library writes them. Needs pyarrow."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,13 @@ import numpy as np
 
 from kinfold.data.columns import Columns, ImageColumn, check_distinct
 from kinfold.data.items import Array
-from kinfold.optional import import_optional
+from kinfold.files.parquet import import_arrow, read_table
 
 
 def read_parquet(path: Path) -> Columns:
     """Read all columns of a Parquet file."""
-    types = _import("types", path)
-    table = _read(path, "read_table")
+    types = import_arrow("types", f"reading {path}")
+    table = _read(path, read_table)
     check_distinct(path, table.column_names)
     class_names = find_class_names(table.schema.metadata or {})
     values, objects, images = dict[str, Array](), list[str](), dict[str, ImageColumn]()
@@ -31,12 +32,12 @@ def read_parquet(path: Path) -> Columns:
 
 def read_schema(path: Path) -> Any:
     """Read the names and Arrow types of the columns alone."""
-    return _read(path, "read_schema")
+    return _read(path, import_arrow("parquet", f"reading {path}").read_schema)
 
 
 def is_image_type(kind: Any) -> bool:
     """Whether a column of this Arrow type holds encoded images: bytes, or the structs {bytes, path} of Hugging Face."""
-    types = _import("types")
+    types = import_arrow("types")
     if types.is_struct(kind):
         fields = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
         return "bytes" in fields and set(fields) <= {"bytes", "path"} and _is_bytes(types, fields["bytes"])
@@ -47,20 +48,16 @@ def _is_bytes(types: Any, kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _import(module: str, path: Path | str = "Parquet") -> Any:
-    return import_optional(f"pyarrow.{module}" if module else "pyarrow", "pyarrow", "parquet", f"reading {path}")
-
-
-def _read(path: Path, function: str) -> Any:
-    parquet = _import("parquet", path)
+def _read(path: Path, read: Callable[[str], Any]) -> Any:
+    import_arrow("parquet", f"reading {path}")
     try:
-        return getattr(parquet, function)(str(path))
+        return read(str(path))
     except Exception as error:  # pyarrow raises exceptions of its own for a cut or foreign file
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from None
 
 
 def _read_images(column: Any) -> ImageColumn:
-    arrow, compute = _import(""), _import("compute")
+    arrow, compute = import_arrow(), import_arrow("compute")
     names = np.full(len(column), "")
     if arrow.types.is_struct(column.type):
         if column.type.get_field_index("path") >= 0:
@@ -99,7 +96,7 @@ def replace_by_names(numbers: Array, names: list[str] | None) -> Array:
 
 def read_values(column: Any) -> Array:
     """Numbers, text, or equally long lists of numbers as an array; a missing value becomes empty text."""
-    compute = _import("compute")
+    compute = import_arrow("compute")
     is_list = str(column.type).startswith(("list", "large_list", "fixed_size_list"))
     if is_list and not column.null_count and len(compute.unique(compute.list_value_length(column))) == 1:
         # a million embeddings as one array, not as Python numbers

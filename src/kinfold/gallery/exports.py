@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kinfold.files.atomic import write_atomic
-from kinfold.gallery.item_table import import_arrow
+from kinfold.files.parquet import import_arrow
 from kinfold.gallery.reader import GalleryReader
 from kinfold.optional import import_optional
 

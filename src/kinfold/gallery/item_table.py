@@ -3,15 +3,17 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kinfold.data.items import Array
-from kinfold.optional import import_optional
+from kinfold.files.parquet import import_arrow, read_table
 
 _COLUMNS = ("key", "id", "label", "path")
+_import_arrow = partial(import_arrow, purpose="a gallery")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class ItemTable:
     @staticmethod
     def from_lists(keys: Array, ids: Sequence[str], labels: Sequence[str], paths: Sequence[str]) -> "ItemTable":
         """Build a table from Python strings."""
-        arrow = import_arrow()
+        arrow = _import_arrow()
         return ItemTable(keys, *(arrow.array(values, arrow.string()) for values in (ids, labels, paths)))
 
     @staticmethod
@@ -39,7 +41,7 @@ class ItemTable:
         """Return the rows of several tables, one after the other."""
         if len(tables) == 1:
             return tables[0]
-        arrow = import_arrow()
+        arrow = _import_arrow()
         columns = [[getattr(table, name) for table in tables] for name in ("ids", "labels", "paths")]
         keys = np.concatenate([table.keys for table in tables]) if tables else np.zeros(0, dtype=np.int64)
         empty = [arrow.array([], arrow.string())]
@@ -54,13 +56,13 @@ class ItemTable:
 
     def find(self, column: str, values: Sequence[str]) -> Array:
         """Return which rows have one of these values in a column of strings, boolean (N,)."""
-        arrow, compute = import_arrow(), import_arrow("compute")
+        arrow, compute = _import_arrow(), _import_arrow("compute")
         wanted = arrow.array([*values], arrow.string())
         return np.asarray(compute.is_in(getattr(self, column), value_set=wanted).to_numpy(zero_copy_only=False))
 
     def to_parquet(self) -> bytes:
         """Return the contents of a Parquet file."""
-        arrow, parquet = import_arrow(), import_arrow("parquet")
+        arrow, parquet = _import_arrow(), _import_arrow("parquet")
         table = arrow.table(dict(zip(_COLUMNS, (arrow.array(self.keys), *self._strings), strict=True)))
         content = io.BytesIO()
         parquet.write_table(table, content, compression="zstd")
@@ -78,9 +80,9 @@ class ItemTable:
         Raises:
             ValueError: It is not such a file.
         """
-        arrow, parquet = import_arrow(), import_arrow("parquet")
+        arrow = _import_arrow()
         try:
-            table = parquet.read_table(arrow.BufferReader(content), columns=[*_COLUMNS]).combine_chunks()
+            table = read_table(arrow.BufferReader(content), _COLUMNS).combine_chunks()
             columns = [table.column(name) for name in _COLUMNS]
         except Exception as error:  # pyarrow raises exceptions of its own for a damaged file
             raise ValueError(f"{path} is not a readable table of items: {error}") from None
@@ -93,9 +95,3 @@ class ItemTable:
     @property
     def _strings(self) -> tuple[Any, Any, Any]:
         return self.ids, self.labels, self.paths
-
-
-def import_arrow(module: str = "") -> Any:
-    """Import pyarrow, or a module of it."""
-    name = f"pyarrow.{module}" if module else "pyarrow"
-    return import_optional(name, "pyarrow", "parquet", "a gallery")
