@@ -2,9 +2,9 @@
 
     python -m benchmarks.freed_memory
 
-A step is a forward and a backward pass of EfficientNet-lite0 over 40 images of 96 pixels, one thread. Two processes
-take turns, one of them with `kinfold.freed_memory.keep_freed_memory`. Printed are medians of wall time, of the time that
-the system takes for pages, and the peak memory of the processes.
+A step is a forward and a backward pass of EfficientNet-lite0 over 40 images of 96 pixels, on one thread. Two kinds of
+process take turns, one of them with `kinfold.freed_memory.keep_freed_memory`. Printed are medians of wall time, of the
+time that the system takes for pages, and the peak memory of the processes.
 """
 
 import os
@@ -48,8 +48,8 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, measured in rows.items():
             command = [sys.executable, "-m", "benchmarks.freed_memory", name]
-            done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
-            measured.append([float(value) for value in done.stdout.split()])
+            process = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+            measured.append([float(value) for value in process.stdout.split()])
     print("| freed memory is | ms of a step | of them the system's | peak, MB |\n|---|---:|---:|---:|")
     for name, measured in rows.items():
         wall, system, peak = (statistics.median(column) for column in zip(*measured, strict=True))

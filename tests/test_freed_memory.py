@@ -37,8 +37,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def count_faults(mode: str) -> int:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-    done = subprocess.run([sys.executable, "-c", FAULTS, mode], env=environment, capture_output=True, check=True)
-    return int(done.stdout)
+    process = subprocess.run([sys.executable, "-c", FAULTS, mode], env=environment, capture_output=True, check=True)
+    return int(process.stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")

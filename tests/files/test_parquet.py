@@ -33,8 +33,8 @@ def file(tmp_path):
 
 
 def count_new_threads(mode: str, file: Path) -> int:
-    done = subprocess.run([sys.executable, "-c", COUNT, mode, str(file)], capture_output=True, check=True)
-    return int(done.stdout)
+    process = subprocess.run([sys.executable, "-c", COUNT, mode, str(file)], capture_output=True, check=True)
+    return int(process.stdout)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted through /proc")
