@@ -1,6 +1,7 @@
 """`adapt`: from labeled rows of features to the best space that is proven better than the input."""
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -69,8 +70,9 @@ def adapt(
             for everything and "test" for the last comparison.
         labels: The class of each item; None where the data has classes.
         folder: A folder for the run. After a kill, the same call continues. None uses a temporary folder.
-        minutes: Time for everything, 10 if left out. A short trial turns it into a plan of steps that is stored in the
-            folder; from then on decisions count steps, so that a killed process ends as it would have.
+        minutes: Time for everything, 10 if left out. A short trial turns what is left of it after reading and
+            embedding into a plan of steps that is stored in the folder; from then on decisions count steps, so that a
+            killed process ends as it would have.
         plan: "quick", "standard" or "thorough" instead of minutes: a fixed number of splits, candidates and steps, so
             that the result does not depend on the speed of the machine.
         metrics: What is measured; the mean of these decides.
@@ -96,6 +98,7 @@ def adapt(
         >>> adaptation.embed(X).shape[0]
         72
     """
+    started = time.monotonic()
     report = report or (lambda text, share: None)
     budget = _check_budget(minutes, plan)
     if isinstance(data, str | Path) and source is None:
@@ -133,7 +136,7 @@ def adapt(
             max_rows = _MAX_ROWS if network is None else MAX_IMAGES
             measurer = Measurer(rows, row_labels, splits, metrics, distance, seed, max_rows)
             tuner = None if network is None else Tuner(network, dataset.subset("train"), measurer)
-            chosen, busy = _find_plan(files, measurer, tuner, dataset, settings, budget, report)
+            chosen, busy = _find_plan(files, measurer, tuner, dataset, settings, budget, started, report)
             torch.set_num_threads(chosen.threads)
             ladder = Ladder(measurer, chosen, files, report, tuner)
             winner, ladder_rows = ladder.climb(), ladder.rows
@@ -228,6 +231,7 @@ def _find_plan(
     dataset: Dataset,
     settings: Mapping[str, Any],
     budget: float | str,
+    started: float,
     report: Report,
 ) -> tuple[AdaptationPlan, float]:
     """Read the plan, or make it from a trial; with it, how busy the machine was."""
@@ -235,17 +239,23 @@ def _find_plan(
         stored = files.read_plan()
         return AdaptationPlan(**stored["plan"]), stored["trial"].get("busy", 1.0)
     report("trial", 0.0)
-    tuned = tuner if isinstance(budget, str) or budget >= _TUNING_MINUTES else None
+    tuned = tuner if isinstance(budget, str) or _subtract_elapsed(budget, started) >= _TUNING_MINUTES else None
     times = run_trial(measurer, Recorder(files, measurer.metrics, report), tuned)
     if isinstance(budget, str):
         plan = replace(PLANS[budget], max_rows=measurer.max_rows, threads=torch.get_num_threads())
         plan = replace(plan, tune_steps=0) if tuner is None else replace(plan, residual=False)
         plan = replace(plan, seconds=estimate_seconds(times, plan))
     else:
-        plan = make_plan(times, budget, measurer.max_rows, torch.get_num_threads())
+        minutes = _subtract_elapsed(budget, started)
+        plan = make_plan(times, minutes, measurer.max_rows, torch.get_num_threads())
     _write_plan(files, plan, dataset, settings, budget, times)
     report("trial", 1.0)
     return plan, times.busy
+
+
+def _subtract_elapsed(minutes: float, started: float) -> float:
+    """Return the minutes that are left after features and trial; not more than 0 if those took all of the time."""
+    return minutes - (time.monotonic() - started) / 60
 
 
 def _write_plan(

@@ -102,7 +102,7 @@ def make_plan(times: TrialTimes, minutes: float, max_rows: int, threads: int) ->
 
     Args:
         times: What the trial took.
-        minutes: Time for everything.
+        minutes: Time for all of the plan; with 0 or less, the smallest plan is made.
         max_rows: Rows of held-out classes that are measured on a split.
         threads: Threads of torch.
 

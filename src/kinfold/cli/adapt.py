@@ -1,5 +1,6 @@
 """`kinfold adapt`: from a feature file or images to the best space, never worse than the input."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,13 @@ from kinfold.cli.datasets import Changes, load
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from kinfold.adaptation import Adaptation
+
+_TEXT = ("step", "best candidate")
+_DECISION = ("step", "score (95 %)", "gain (95 %)", "p", "taken")  # what a narrow terminal shows in a table of its own
+_WIDEST = 1000
 
 
 def adapt(
@@ -58,14 +65,7 @@ def adapt(
     dataset = load(name, data, changes)
     options = configure({"data": {"name": name}}, changes or []).data.options
     source: dict[str, Any] = {"name": name, "root": str(data.resolve())}
-    with show_progress(enabled=not as_json) as bar:
-
-        def report(text: str, share: float) -> None:
-            if bar is not None:
-                bar(text, share)
-            elif share >= 1.0 and not as_json:
-                echo(f"{text}: finished", err=True)
-
+    with show_progress(enabled=not as_json, lines=True) as report:
         try:
             adaptation = run_adaptation(
                 dataset,
@@ -93,17 +93,32 @@ def show_adaptation(adaptation: "Adaptation") -> None:
     """Print the ladder, the verdict and the folder."""
     import sys
 
-    from rich.table import Table
-
     from kinfold.cli.console import Console
 
     console = Console(file=sys.stdout)
-    header, *rows = adaptation.cells()
-    table = Table()
-    for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number < 2 else "right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    cells = adaptation.cells()
+    decisions = [cells[0].index(name) for name in cells[0] if name in _DECISION]
+    details = [0, *(number for number in range(len(cells[0])) if number not in decisions)]
+    whole = _make_table(cells, range(len(cells[0])))
+    if console.measure(whole, options=console.options.update(max_width=_WIDEST)).maximum <= console.width:
+        console.print(whole)
+    else:
+        console.print(_make_table(cells, decisions))
+        console.print(_make_table(cells, details))
     console.print(adaptation.verdict, highlight=False)
     console.print(f"{adaptation.folder}", highlight=False)
+
+
+def _make_table(cells: list[list[str]], columns: Iterable[int]) -> "Table":
+    """Return a table of some columns; only texts may be broken into lines."""
+    from rich.table import Table
+
+    header, *rows = cells
+    chosen = [*columns]
+    table = Table()
+    for number in chosen:
+        is_text = header[number] in _TEXT
+        table.add_column(header[number], justify="left" if is_text else "right", no_wrap=not is_text)
+    for row in rows:
+        table.add_row(*(row[number] for number in chosen))
+    return table

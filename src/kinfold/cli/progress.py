@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def show_progress(enabled: bool = True, lines: bool = False) -> Iterator[Callable[[str, float], None] | None]:
     """Yield a callback (stage, fraction complete) that draws one bar per stage.
 
+    What a stage has in parentheses, such as the time that is left, may change from call to call.
+
     Args:
         enabled: Whether anything is shown; the callback is None otherwise.
         lines: Without a terminal, print a line from time to time, for log files; otherwise the callback is None there.
@@ -39,9 +41,10 @@ def show_progress(enabled: bool = True, lines: bool = False) -> Iterator[Callabl
         tasks: dict[str, TaskID] = {}
 
         def update(stage: str, fraction: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=1.0)
-            bars.update(tasks[stage], completed=fraction)
+            name = stage.partition(" (")[0]
+            if name not in tasks:
+                tasks[name] = bars.add_task(stage, total=1.0)
+            bars.update(tasks[name], completed=fraction, description=stage)
 
         yield update
 
@@ -55,7 +58,7 @@ class _ProgressLines:
 
     def __call__(self, stage: str, fraction: float) -> None:
         now = time.monotonic()
-        begin, first = self._starts.setdefault(stage, (now, fraction))
+        begin, first = self._starts.setdefault(stage.partition(" (")[0], (now, fraction))
         if now - self._printed < LINE_SECONDS or fraction >= 1:
             return
         self._printed = now
