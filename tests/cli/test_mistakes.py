@@ -22,7 +22,13 @@ def desk(tmp_path, monkeypatch):
     np.savez("nan.npz", embeddings=np.where(np.arange(240)[:, None] == 3, np.nan, rows), labels=labels)
     np.savez("singles.npz", embeddings=rows, labels=np.arange(240))
     np.savez("names.npz", vectors=rows, species=labels)
+    np.savez("one.npz", embeddings=rows, labels=np.full(240, "ant"))
+    np.savez("line.npz", embeddings=rows[:, 0], labels=labels)
+    np.savez("tests.npz", embeddings=rows, labels=labels, split=np.full(240, "test"))
     np.save("alone.npy", rows)
+    (tmp_path / "zero.npz").write_bytes(b"")
+    (tmp_path / "empty.toml").write_text("")
+    (tmp_path / "semicolon.csv").write_text("path;label\nphotos/a/0.png;a\n")
     (tmp_path / "text.npz").write_text("embeddings\n")
     for letter in "abcdefgh":
         (tmp_path / "photos" / letter).mkdir(parents=True)
@@ -110,7 +116,22 @@ def desk(tmp_path, monkeypatch):
         (["train", "images", "--data", "table", "--root", "photos", *SHORT], "is a folder, not a table: images in one"),
         (["train", "unnamed.toml"], '[loss] needs a name, as in name = "..."'),
         (["train", "broken.toml"], "not valid TOML"),
-        (["train", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
+        (["train", "rows.npz"], "rows.npz is data, not a recipe: kinfold train features --root rows.npz"),
+        (["train", "photos"], "'photos' is data, not a recipe: kinfold train images --root photos"),
+        (["train", "empty.toml"], "empty.toml is empty: `kinfold list recipes glyphs` prints a recipe"),
+        (["train", "features", "--root", "row.npz"], "row.npz\nhelp: did you mean '"),
+        (["train", "images", "--root", "rows.npz"], "is a feature file, not a folder of images"),
+        (["train", "features", "--root", "one.npz"], "one has one training class, 'ant': give two at least"),
+        (["train", "features", "--root", "zero.npz"], "zero.npz is empty: it has 0 bytes"),
+        (["train", "images", "--data", "table", "--root", "semicolon.csv"], "separates its columns by ';'"),
+        (
+            ["train", "features", "--root", "rows.npz", "--lr", "1"],
+            "help: it is a setting of the recipe: --set optimizer.lr=",
+        ),
+        (["train", "features", "--root", "rows.npz", "--batch-size", "9"], "--set sampler.batch_size="),
+        (["train", "features", "--root", "rows.npz", "--set", "lr=1"], "help: did you mean 'optimizer.lr'?"),
+        (["train", "features", "--root", "rows.npz", "--drop", "list.csv"], "a file that kinfold data audit --out"),
+        (["train", "features", "--set", "evaluation.metrics=map@r"], 'must be a list, as in ["map@r"], got'),
         (["train", "images", "--root", "empty", *SHORT], "put them into one sub-folder for each class"),
         (["train", "images", "--data", "table", "--root", "list.csv", *SHORT], "--set data.options.columns.path=..."),
         (["train", "images", "--data", "table", "--root", "gone.csv", *SHORT], "99.png is missing"),
@@ -133,20 +154,46 @@ def desk(tmp_path, monkeypatch):
         (["export", "RUN", "--out", "model.tflite"], "--out must end in .onnx or .pt2"),
         (["embed", "RUN", "--split", "tset", "--out", "e.npz"], "no split 'tset'; it has"),
         (["report", "empty"], "neither a run, nor a bench"),
-        (["bench", "rows.npz"], "rows.npz is not a text file; give a .toml file"),
+        (["bench", "rows.npz"], "kinfold bench --losses margin,triplet --root rows.npz"),
+        (["bench", "empty.toml"], "the file needs method, data"),
+        (["evaluate", "photos"], "kinfold train and kinfold adapt write one"),
+        (["evaluate", "line.npz"], "embeddings must be numbers of shape (N, d), got float32 (240,)"),
+        (
+            ["embed", "photos", "--out", "e.npz"],
+            "photos is data: give the name of its reader and the path, folder --root",
+        ),
+        (["embed", "folder", "--root", "photos", "--out", "e.npz"], "broken.png is not an image"),
+        (["embed", "features", "--root", "rows.npz", "--out", "rows.npz"], "would be lost: write to another file"),
+        (["compress", "rows.npz", "--out", "rows.npz"], "would be lost: write to another file"),
+        (["data", "audit", "table", "--root", "list.csv", "--out", "list.csv"], "would be lost: write to another file"),
+        (
+            ["data", "audit", "features", "--root", "rows.npz", "--out", "x/a.csv"],
+            "there is no folder x to write a.csv to",
+        ),
+        (["data", "check", "photos"], "photos is data: give the name of its reader and the path, folder --root photos"),
+        (["gallery", "build", "g", "line.npz"], "embeddings must be numbers of shape (N, d)"),
+        (["gallery", "build", "g", "photos", "--run", "RUN"], "embeds features, but photos holds images"),
+        (["gallery", "build", "g", "gone.npz"], "there is no file or folder gone.npz"),
+        (["gallery", "build", "list.csv", "rows.npz"], "list.csv is a file: name a folder"),
+        (["report", "RUN", "--images", "gone", "--out", "r.html"], "there is no folder gone"),
+        (["report", "RUN", "--figures", "list.csv", "--out", "r.html"], "list.csv is a file"),
+        (["adapt", "tests.npz", "--out", "a"], "adapt learns from training rows"),
+        (["adapt", "rows.npz", "--out", "list.csv"], "list.csv is a file: name a folder"),
+        (["reproduce", "dro/table1", "--scale", "small", "--methods", "gone"], "there is no method 'gone'"),
+        (["reproduce", "dro/table1", "--scale", "small", "--out", "list.csv"], "list.csv is a file"),
         (["list", "looses"], "error: unknown kind 'looses'\nhelp: did you mean 'losses'?\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_mistake_gets_an_error_with_a_hint_and_writes_nothing(desk, capsys, monkeypatch, arguments, hint):
-    before = {path.name for path in desk.iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in desk.iterdir()}
     command = [str(feature_run()) if argument == "RUN" else argument for argument in arguments]
     code, output, errors = run(capsys, monkeypatch, *command)
     assert code == 2
     assert output == ""
     assert hint in errors, errors
     assert "Traceback" not in errors
-    assert {path.name for path in desk.iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in desk.iterdir()} == before
 
 
 def test_a_broken_image_is_named_and_skipped_on_request(desk, capsys, monkeypatch):

@@ -53,11 +53,9 @@ class AdaptationFolder:
         Raises:
             ValueError: There is something else in it.
         """
-        if (
-            not self.begun
-            and self.run.exists()
-            and (not self.run.is_dir() or {*self.run.iterdir()} - {self.path, self.run / ".lock"})
-        ):
+        if self.run.exists() and not self.run.is_dir():
+            raise ValueError(f"{self.run} is a file: name a folder")
+        if not self.begun and self.run.exists() and {*self.run.iterdir()} - {self.path, self.run / ".lock"}:
             raise ValueError(f"{self.run} is not empty, and holds no adaptation: choose another folder")
         self.run.mkdir(parents=True, exist_ok=True)
         make_folder(self.records, self.run)

@@ -105,6 +105,8 @@ def adapt(
         source = {"name": find_reader(Path(data)), "root": str(Path(data).resolve())}
     dataset = convert(data, labels)
     dataset = replace(dataset, split=np.where(dataset.split == "test", "test", "train"))
+    if not (dataset.split == "train").any():
+        raise ValueError(f"{dataset.name} has test rows only, and adapt learns from training rows")
     network = _choose_network(dataset, backbone, weights, source)
     folder = tempfile.mkdtemp(prefix="kinfold-adapt-") if folder is None else folder
     files = AdaptationFolder(folder)
@@ -189,8 +191,6 @@ def _choose_network(
 
 
 def _get_training_rows(dataset: Dataset) -> tuple[Tensor, Tensor]:
-    if not (dataset.split == "train").any():
-        raise ValueError(f"{dataset.name} has test rows only, and adapt learns from training rows")
     subset = dataset.subset("train")
     items = subset.items
     array = items.array() if isinstance(items, Rows) else np.stack([items[index] for index in range(len(items))])

@@ -95,9 +95,11 @@ def _import_file(source: str) -> Any:
     import importlib.util
     import sys
 
+    from kinfold.files.paths import describe_missing
+
     path = Path(source)
     if not path.is_file():
-        raise ValueError(f"there is no file {source}")
+        raise ValueError(describe_missing(path))
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification is not None
     assert specification.loader is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kinfold.cli.audit import audit
-from kinfold.cli.datasets import Changes, load
+from kinfold.cli.datasets import Changes, check_name, load
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.terminal import echo
 
@@ -37,6 +37,7 @@ def check(
 
     from kinfold import data, registry
 
+    check_name(name)
     takes_counts = "check" in inspect.signature(registry.resolve("datasets", name)).parameters
     dataset = load(name, root, changes, **({"check": counts} if takes_counts else {}))
     result = data.check_images(dataset, workers) if images and not _is_features(dataset) else None

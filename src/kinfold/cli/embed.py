@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinfold.cli.datasets import Changes, load
+from kinfold.cli.datasets import Changes, check_run_or_data, load
 from kinfold.cli.plugins import Plugins
 from kinfold.cli.runs import SPLIT_HELP, open_for_use, select_split
 from kinfold.cli.terminal import echo
@@ -59,6 +59,7 @@ def embed(
     from kinfold.cli.progress import show_progress
     from kinfold.embedding import embed_to_file
     from kinfold.experiments import open_run
+    from kinfold.files.paths import refuse_input
 
     if run is not None and backbone is not None:
         raise ValueError("--run and --backbone both embed: give one of them")
@@ -67,6 +68,7 @@ def embed(
     if run is not None and background is not None:
         raise ValueError("a run embeds on the background that it was trained with: leave --background out")
     if Path(name).is_dir() and root is None:
+        check_run_or_data(Path(name))
         if run is not None or backbone is not None:
             raise ValueError(f"{name} is a run and embeds by itself; to embed a dataset with it: --run {name}")
         if changes:
@@ -74,8 +76,11 @@ def embed(
         if background is not None:
             raise ValueError(f"{name} is a run with a background of its own: leave --background out")
         run = Path(name)
-        split, dataset = select_split(open_run(run), split)
+        opened = open_run(run)
+        refuse_input(out, *(each.config.data.root for each in getattr(opened, "runs", [opened])))
+        split, dataset = select_split(opened, split)
     else:
+        refuse_input(out, root)
         dataset = load(name, root, changes)
         dataset = dataset if split is None else dataset.subset(split)
     encoder = _choose_encoder(dataset, run, backbone, weights, size, gray, background)
@@ -94,7 +99,9 @@ def embed(
         echo(why, err=True)
     only = "" if split is None else f", {split} alone"
     left_out = f", {len(unreadable):,} unreadable images left out" if unreadable else ""
-    echo(f"{out}: {len(dataset) - len(unreadable):,} rows of {dataset.name}{only}{left_out}")
+    of_pixels = ", the pixels of the images: --backbone NAME --weights imagenet takes features of a network"
+    how = of_pixels if run is None and backbone is None else ""
+    echo(f"{out}: {len(dataset) - len(unreadable):,} rows of {dataset.name}{only}{left_out}{how}")
 
 
 def _choose_encoder(

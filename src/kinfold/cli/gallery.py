@@ -47,14 +47,21 @@ def build(
     from kinfold.data.stored_embeddings import read_stored_embeddings
     from kinfold.gallery import Gallery
     from kinfold.gallery.adding import read_fingerprint
+    from kinfold.gallery.folder import remove_empty_gallery
 
     if run is not None:
+        _load_items(items)  # raises before anything is written
         made = Gallery.create(gallery, run=open_for_use(run))
     else:
         _check_embedding_file(items)
         width = read_stored_embeddings(items).embeddings.shape[1]
         made = Gallery.create(gallery, dim=width, fingerprint=read_fingerprint(items))
-    _add(made, items, run, label, split, "skip", as_json)
+    try:
+        _add(made, items, run, label, split, "skip", as_json)
+    except ValueError:
+        if not len(made):
+            remove_empty_gallery(made.folder)
+        raise
 
 
 @app.command("add")
@@ -297,6 +304,10 @@ def _load_items(items: str) -> Any:
 
 
 def _check_embedding_file(items: str) -> None:
+    from kinfold.files.paths import describe_missing
+
+    if not Path(items).exists():
+        raise ValueError(describe_missing(items, "file or folder"))
     if not Path(items).is_file() or Path(items).suffix.lower() not in (".npz", ".parquet", ".pq"):
         raise ValueError(f"{items} is not a file of embeddings (.npz, .parquet): give the run that embeds, --run RUN")
 
@@ -306,10 +317,11 @@ def _read_query(query: str, run: Path | None) -> Any:
     import numpy as np
 
     from kinfold.data.column_files import read_npy
+    from kinfold.files.paths import describe_missing
 
     path = Path(query)
     if not path.is_file():
-        raise ValueError(f"there is no file {query}; a query is an image or an .npy file")
+        raise ValueError(f"{describe_missing(query)}; a query is an image or an .npy file")
     if path.suffix.lower() == ".npy":
         return np.array(read_npy(path))
     if run is None:

@@ -74,6 +74,13 @@ def _format_warning(message: Warning | str, *_: Any, **__: Any) -> str:
     return f"warning: {message}\n"
 
 
+def _find_setting(option: str) -> str | None:
+    """Return the setting of a recipe that an option such as --lr or --batch-size means."""
+    from kinfold.training.config.parsing import find_setting
+
+    return find_setting(option.lstrip("-").replace("-", "_"))
+
+
 def main() -> None:
     """Run the command line. Errors of the user become `error: ...` and `help: ...` lines instead of a traceback."""
     warnings.formatwarning = _format_warning
@@ -84,7 +91,11 @@ def main() -> None:
         if type(error).__name__ != "NoArgsIsHelpError":  # typer has already printed the help
             message = error.format_message().rstrip(".")
             command = error.ctx.command_path if error.ctx else "kinfold"
-            echo_error(message[:1].lower() + message[1:], f"`{command} --help` shows all arguments and options")
+            hints = [f"`{command} --help` shows all arguments and options"]
+            if command.endswith((" train", " bench")) and (setting := _find_setting(getattr(error, "option_name", ""))):
+                message = message.partition(" (Possible options")[0]
+                hints.insert(0, f"it is a setting of the recipe: --set {setting}=...")
+            echo_error(message[:1].lower() + message[1:], *hints)
         sys.exit(2)
     except (ValueError, OSError, ImportError) as error:
         echo_error(str(error))

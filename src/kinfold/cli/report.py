@@ -42,6 +42,7 @@ def report(
     cannot show.
     """
     from kinfold.cli.progress import show_progress
+    from kinfold.files.paths import describe_missing
     from kinfold.optional import import_optional
     from kinfold.report import collect_content, write_figures, write_page
 
@@ -50,6 +51,10 @@ def report(
         raise ValueError(f"--out writes an .html file, got {page.name!r}")
     if out is not None and not page.parent.is_dir():
         raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
+    if images is not None and not images.is_dir():
+        raise ValueError(f"--images: {describe_missing(images, 'folder')}; it holds the images of the column path")
+    if figures is not None and figures.is_file():
+        raise ValueError(f"--figures writes into a folder, and {figures} is a file")
     if figures is not None:
         import_optional("matplotlib", "matplotlib", "report", "--figures")
     with show_progress(enabled=not as_json) as progress:

@@ -60,6 +60,7 @@ def reproduce(
     In full: `kinfold reproduce dro/table1 --root data --weights bn_inception-52deb4733.pth`
     """
     from kinfold.papers import PlanOptions, list_tables, parse_weights, plan_tables
+    from kinfold.report.reproduction.selection import check_methods
 
     if not names and not everything:
         _print_tables(as_json)
@@ -83,9 +84,13 @@ def reproduce(
     for plan in plans:
         plan.check_ready()
     count = len(os.sched_getaffinity(0)) if jobs is None else jobs
+    if out is not None and out.is_file():
+        raise ValueError(f"--out is a folder, and {out} is a file")
     folders = [_choose_folder(plan.table.name, out, len(plans), scale) for plan in plans]
     index = None if len(plans) == 1 else _choose_index(out, scale)
     shown = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    for plan in plans:
+        check_methods(plan.table.rows, shown)
     if not _run_plans(plans, folders, index, count, threads, timeout, as_json, shown):
         raise typer.Exit(1)
 

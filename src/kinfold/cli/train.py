@@ -90,6 +90,8 @@ def train(
                 "(kinfold train --data NAME --root ...), or a run to continue (kinfold train --resume FOLDER)"
             )
         tables = {} if recipe is None else read_tables(recipes.find_recipe(recipe))
+        if not tables and recipe is not None:
+            raise ValueError(f"{recipe} is empty: `kinfold list recipes glyphs` prints a recipe to begin with")
         config = configure(inherit_model(apply_changes(tables, all_changes)))
         if dry_run:
             check(config)

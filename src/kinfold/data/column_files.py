@@ -10,6 +10,7 @@ from kinfold.data.columns import Columns, check_distinct
 from kinfold.data.items import Array
 from kinfold.data.parquet import read_parquet
 from kinfold.files.checksums import verify_checksum
+from kinfold.files.paths import describe_missing
 
 # what numpy raises for files that are damaged, nested too deep, or announce more than the memory holds
 UNREADABLE = (ValueError, OSError, EOFError, RecursionError, MemoryError)
@@ -32,7 +33,7 @@ def read_columns(path: Path | str) -> Columns:
             "(load('folder', ...))"
         )
     if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+        raise ValueError(describe_missing(path))
     extension = path.suffix.lower()
     if extension == ".csv":
         return _read_csv(path)
@@ -76,8 +77,13 @@ def _read_csv(path: Path) -> Columns:
                     raise ValueError(f"{path} row {reader.line_num} has {len(row)} fields but the header {len(header)}")
                 table.append(row)
                 lines.append(reader.line_num)
-    except (csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it in this encoding") from None
+    except csv.Error as error:
         raise ValueError(f"{path} is not a readable CSV file: {error}") from None
+    separator = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), None)
+    if separator is not None:
+        raise ValueError(f"{path} separates its columns by {separator!r}: write a comma between them")
     if not table:
         raise ValueError(f"{path} has a header but no rows")
     columns = zip(header, zip(*table, strict=True), strict=True)
@@ -88,6 +94,8 @@ def _read_csv(path: Path) -> Columns:
 def _read_npz(path: Path) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return the arrays, and the names of those that hold Python objects."""
     values, objects = dict[str, Array](), list[str]()
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty: it has 0 bytes")
     try:
         if not is_zipfile(path):  # numpy would take it for a pickle
             raise ValueError("numpy.savez writes one")

@@ -30,7 +30,8 @@ def drop_items(dataset: Dataset, file: Path | str) -> Dataset:
         2
     """
     columns = read_columns(file)
-    marks, labels = columns.require("drop"), columns.require("class")
+    hint = "Give a file that kinfold data audit --out FILE.csv wrote"
+    marks, labels = columns.require("drop", hint), columns.require("class", hint)
     try:
         rows = columns.require("row").astype(np.int64)
     except ValueError as error:

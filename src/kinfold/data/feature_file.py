@@ -9,6 +9,7 @@ from kinfold.data.column_files import read_columns, read_npy
 from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, ImageFiles, Rows
+from kinfold.files.paths import describe_missing
 
 USUAL_NAMES = {
     "embedding": ("embeddings", "embedding", "features", "feat", "x"),
@@ -56,7 +57,7 @@ def features(
                 "--set data.options.labels=labels.npy on the command line"
             )
         if not root.is_file():
-            raise ValueError(f"there is no file {root}")
+            raise ValueError(describe_missing(root))
         embeddings = read_npy(root)
         table = read_columns(labels)
     else:

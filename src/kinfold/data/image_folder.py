@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kinfold.data.dataset import SPLITS, Dataset, create_dataset
 from kinfold.data.items import ImageFiles
+from kinfold.files.paths import describe_missing
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -31,7 +32,14 @@ def folder(root: Path | str, split: str = "train") -> Dataset:
             raise ValueError(
                 f"{root} is a table, not a folder of images: read it with --data table (load('table', ...))"
             )
-        raise ValueError(f"there is no folder {root}")
+        if root.suffix.lower() in (".npz", ".npy"):
+            raise ValueError(
+                f"{root} is a feature file, not a folder of images: read it with --data features "
+                "(load('features', ...); kinfold train features trains on it)"
+            )
+        if root.is_file():
+            raise ValueError(f"{root} is a file, not a folder of images")
+        raise ValueError(describe_missing(root, "folder"))
     paths = list_images(root)
     if not paths:
         raise ValueError(

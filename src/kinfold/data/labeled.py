@@ -16,6 +16,7 @@ from kinfold.data.feature_file import USUAL_NAMES, build_feature_dataset
 from kinfold.data.image_table import COLUMNS, build_image_dataset, is_image_table
 from kinfold.data.items import Array, Rows
 from kinfold.data.memory_tables import is_memory_table, read_memory_table
+from kinfold.files.paths import describe_missing
 
 _META = ("label", "split", "role", "coarse")
 HUB_FILES = ("dataset_info.json", "dataset_dict.json")
@@ -86,7 +87,7 @@ def find_reader(path: Path) -> str:
     if suffix in (".parquet", ".pq") and path.is_file():
         return "table" if is_image_table(path) else "features"
     if not path.exists() and "{" not in path.name and "*" not in path.name:
-        raise ValueError(f"there is no file or folder {path}")
+        raise ValueError(describe_missing(path, "file or folder"))
     if suffix not in readers:
         raise ValueError(
             f"{path}: no reader for {suffix or 'a file without an extension'}; there are readers for folders, .csv, "

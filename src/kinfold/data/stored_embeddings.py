@@ -67,7 +67,11 @@ def read_stored_embeddings(
     for condition in where:
         keep &= _match(columns, condition, len(labels))
     if not keep.any():
-        raise ValueError(f"{path}: no row has {' and '.join(where)}")
+        raise ValueError(f"{path}: no row has {' and '.join(where)}" if where else f"{path} has no rows")
+    if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{path}: embeddings must be numbers of shape (N, d), got {embeddings.dtype} {embeddings.shape}"
+        )
     if where:
         embeddings, labels = embeddings[keep], labels[keep]
         coarse = None if coarse is None else coarse[keep]

@@ -28,6 +28,7 @@ from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
+from kinfold.files.paths import describe_missing
 from kinfold.html_table import render_html_table
 from kinfold.metrics import neighbors
 from kinfold.optional import import_optional
@@ -242,7 +243,7 @@ class SearchIndex:
         if re.fullmatch(r"#[0-9]+", query) or (re.fullmatch(r"[0-9]+", query) and not path.exists()):
             return self._take_item(int(query.removeprefix("#")))
         if not path.is_file():
-            raise ValueError(f"there is no file {query}; a query is an image, an .npy file, or '#17' for an item")
+            raise ValueError(f"{describe_missing(query)}; a query is an image, an .npy file, or '#17' for an item")
         if path.suffix.lower() == ".npy":
             return self._embed_array(path)
         if self.run.pipeline is None:
@@ -311,8 +312,7 @@ def load_items(gallery: str) -> data.Dataset:
         return data.load("table" if is_image_table(path) else "features", path)
     if gallery in registry.names("datasets"):
         return data.load(gallery)
-    near = registry.suggest(gallery, registry.names("datasets"))
-    raise ValueError(f"the gallery {gallery!r} is no folder, no file and no dataset{near}")
+    raise ValueError(f"{describe_missing(gallery, 'folder, file or dataset')}; a gallery is one of these")
 
 
 def _load_or_embed(

@@ -96,10 +96,15 @@ def embed_to_file(
             errors=errors,
             background=background,
         )
-        for start, arrays in _embed_parts(batches, encoder.model, parts.end, len(dataset)):
-            parts.add(start, arrays)
-            if progress is not None:
-                progress("embed", parts.end / len(dataset))
+        try:
+            for start, arrays in _embed_parts(batches, encoder.model, parts.end, len(dataset)):
+                parts.add(start, arrays)
+                if progress is not None:
+                    progress("embed", parts.end / len(dataset))
+        except ValueError:  # such as a damaged image
+            if not parts.entries:
+                parts.delete()
+            raise
         unreadable = _join_parts(parts, dataset, out, encoder.fingerprint)
         parts.delete()
     return unreadable

@@ -11,6 +11,7 @@ from kinfold.data.folds import count_folds
 from kinfold.experiments.rank_test import MIN_REPEATS
 from kinfold.experiments.search.space import list_corners
 from kinfold.experiments.statistics import TESTS
+from kinfold.files.paths import describe_missing
 from kinfold.metrics.lookup import find_metric
 from kinfold.registry import suggest
 from kinfold.training.components import build_objective
@@ -189,7 +190,9 @@ def read_suite(path: Path | str, changes: Sequence[str] = (), roots: Mapping[str
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"there is no suite {path}")
+        raise ValueError(describe_missing(path, "suite"))
+    if path.suffix.lower() in (".npz", ".npy", ".parquet"):
+        raise ValueError(f"{path} holds data, not a suite: kinfold bench --losses margin,triplet --root {path}")
     tables = read_tables(path)
     base = tables.get("base", {})
     tables["base"] = apply_changes(base, changes) if isinstance(base, Mapping) else base

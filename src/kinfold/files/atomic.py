@@ -79,6 +79,8 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object], within: Path |
         cause = _find_disk_error(error)
         if cause is None:
             raise
+        if not path.parent.is_dir():
+            raise OSError(f"there is no folder {path.parent} to write {path.name} to") from error
         raise OSError(
             f"cannot write {path}: {cause.strerror or cause}; what was there before is kept. "
             "Free some space or check the permissions, then try again or resume"

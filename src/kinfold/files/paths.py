@@ -4,6 +4,7 @@ A run or bench folder may come from another person. With `within=folder` every p
 folder is checked: symbolic links and everything that is not a regular file are refused.
 """
 
+import difflib
 import errno
 import mmap
 import os
@@ -15,6 +16,33 @@ from typing import BinaryIO
 
 class UnsafePathError(ValueError):
     """A path leaves its folder by a link or by "..", or is not a regular file or folder."""
+
+
+def describe_missing(path: Path | str, kind: str = "file") -> str:
+    """Return the error message for a missing file or folder, with the nearest name beside it.
+
+    Args:
+        path: What was asked for.
+        kind: What it should have been.
+    """
+    path = Path(path)
+    try:
+        names = [entry.name for entry in os.scandir(path.parent) if not entry.name.startswith(".")]
+    except OSError:  # no folder that can be read: the message about its child is enough
+        names = []
+    nearest = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+    return f"there is no {kind} {path}" + (f" (did you mean {str(path.with_name(nearest[0]))!r}?)" if nearest else "")
+
+
+def refuse_input(out: Path, *inputs: Path | str | None) -> None:
+    """Refuse an output file that is one of the files that are read.
+
+    Raises:
+        ValueError: It would replace what it is made from.
+    """
+    for source in inputs:
+        if source is not None and Path(source).is_file() and out.exists() and out.samefile(source):
+            raise ValueError(f"{out} is read by this command and would be lost: write to another file")
 
 
 def check_path(path: Path, within: Path) -> None:

@@ -8,7 +8,7 @@ which the next writer deletes.
 import copy
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,17 @@ class GalleryFolder:
     def _check_empty(self) -> None:
         if not self.path.exists():
             return
+        if self.path.is_file():
+            raise ValueError(f"{self.path} is a file: name a folder")
         leftovers = {self.path / ".lock", *self.path.glob(f".{MANIFEST}.*.tmp")}
-        if not self.path.is_dir() or set(self.path.iterdir()) - leftovers:
+        if set(self.path.iterdir()) - leftovers:
             advice = "add to it with `kinfold gallery add`, or " if self.exists else ""
             raise ValueError(f"{self.path} is not empty: {advice}choose another folder")
+
+
+def remove_empty_gallery(folder: Path) -> None:
+    """Delete the files of a gallery that nothing was added to, and its folder if that is empty then."""
+    for name in (MANIFEST, ".lock"):
+        remove_file(folder / name, folder)
+    with suppress(OSError):  # other files are in it
+        folder.rmdir()

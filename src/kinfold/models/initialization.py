@@ -111,7 +111,8 @@ def initialize(
     if dim > components.rank:
         raise ValueError(
             f"the {components.count} features vary in {components.rank} directions only, too few for dim={dim}; "
-            f"choose dim <= {components.rank} or give more features"
+            f"choose dim <= {components.rank} (--set model.dim={components.rank} on the command line) or give more "
+            "features"
         )
     values, directions = components.values[:dim], components.directions[:dim]
     scales = values ** -POWERS[how]

@@ -172,7 +172,7 @@ def suggest(text: str, choices: Iterable[str]) -> str:
     if alias := find_alias(text, choices):
         return f" (did you mean {alias!r}?)"
     for spelling in (text.replace("_", "-"), text):
-        if close := difflib.get_close_matches(spelling, choices, n=1, cutoff=0.5):
+        if close := difflib.get_close_matches(spelling, choices, n=1, cutoff=0.6):
             return f" (did you mean {close[0]!r}?)"
     return ""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from kinfold.data import Dataset, Pipeline, convert, to_dataset
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.embedding.search import SearchIndex, SearchResult
+from kinfold.files.paths import describe_missing
 from kinfold.metrics import Distance
 from kinfold.models import Embedder
 from kinfold.models.backbone import Backbone
@@ -57,7 +58,7 @@ class Run:
         """
         run_folder = RunFolder(folder)
         if not run_folder.begun:
-            raise ValueError(f"{run_folder.path} is not the folder of a run: it has no {run_folder.configuration.name}")
+            raise ValueError(_explain_no_run(run_folder))
         try:
             config = configure(run_folder.read_configuration())
         except ValueError as error:  # a plugin that was not loaded, or a file that was edited
@@ -270,3 +271,18 @@ def select_split(splits: Mapping[str, Dataset], split: str, folder: Path, finish
             f"--resume {folder}, or use --split validation"
         )
     return splits[split]
+
+
+def _explain_no_run(run_folder: RunFolder) -> str:
+    """Say what there is in place of the folder of a run, and where runs are."""
+    path, name = run_folder.path, run_folder.configuration.name
+    if path.is_file():
+        return f"{path} is a file, not the folder of a run"
+    if not path.is_dir():
+        return f"{path} is not the folder of a run: {describe_missing(path, 'folder')}"
+    inside = next((each.parent for each in sorted(path.glob(f"*/{name}"))), None)
+    inside = inside or next((each.parent for each in sorted(path.glob(f"runs/**/{name}"))), None)
+    hint = (
+        f"; name one of the runs inside, such as {inside}" if inside else "; kinfold train and kinfold adapt write one"
+    )
+    return f"{path} is not the folder of a run: it has no {name}{hint}"

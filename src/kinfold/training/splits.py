@@ -95,6 +95,11 @@ def split_classes(dataset: Dataset, config: DataConfig) -> Splits:
         return Splits(train, None, test)
     count = len(train.classes)
     held_out = round(config.validation * count)
+    if count < 2:
+        raise ValueError(
+            f"{dataset.name} has one training class, {train.classes[0]!r}: give two at least to learn what separates "
+            "them, and one more to validate"
+        )
     if held_out < 1 or count - held_out < 2:
         raise ValueError(
             f"data.validation={config.validation:g} of {count} training classes leaves {held_out} for validation and "

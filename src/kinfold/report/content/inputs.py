@@ -11,7 +11,7 @@ from kinfold.data.folds import count_folds
 from kinfold.experiments import Bench
 from kinfold.experiments.bench_folder import BenchFolder, BenchRun
 from kinfold.experiments.repeat import Repeat, fold_folder, is_repeat
-from kinfold.files.paths import check_path
+from kinfold.files.paths import check_path, describe_missing
 from kinfold.training import Run
 from kinfold.training.config.parsing import to_tables, to_toml
 from kinfold.training.config.settings import RunConfig
@@ -144,7 +144,8 @@ def find_inputs(folder: Path | str) -> ReportInputs:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; give that of a run (kinfold train) or a bench (kinfold bench)")
+        missing = f"{folder} is a file" if folder.is_file() else describe_missing(folder, "folder")
+        raise ValueError(f"{missing}; give the folder of a run (kinfold train) or a bench (kinfold bench)")
     if BenchFolder(folder).started:
         return _open_bench(Bench.open(folder))
     if is_repeat(folder):

@@ -59,12 +59,17 @@ def select_rows(reproduction: Reproduction, methods: Sequence[str] = ()) -> list
     rows = [row for row in plan.table.rows if row in plan.rows or (row in plan.not_run and data in row.published)]
     if not methods:
         return rows
+    check_methods(rows, methods)
+    return [row for row in rows if {row.name, get_line(row), row.label} & {*methods}]
+
+
+def check_methods(rows: Sequence[PublishedRow], methods: Sequence[str]) -> None:
+    """Raise a ValueError for a method that is neither the name of a row or line nor a label."""
     names = [name for row in rows for name in (row.name, get_line(row), row.label)]
     for method in methods:
         if method not in names:
             lines = [*dict.fromkeys(map(get_line, rows))]
             raise ValueError(f"there is no method {method!r}{suggest(method, names)}; there are {', '.join(lines)}")
-    return [row for row in rows if {row.name, get_line(row), row.label} & {*methods}]
 
 
 def create_looks(rows: Sequence[PublishedRow]) -> dict[str, Look]:

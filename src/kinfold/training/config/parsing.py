@@ -1,6 +1,7 @@
 """TOML tables to typed settings and back. An unknown key is an error that names the nearest valid one."""
 
 import inspect
+import json
 import math
 import tomllib
 import types
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import tomli_w
 
 from kinfold.files.documents import check_depth, read_toml, shorten
+from kinfold.files.paths import describe_missing
 from kinfold.registry import names, resolve, suggest
 from kinfold.registry.options import PLAIN, is_instance
 from kinfold.training.config.defaults import (
@@ -38,7 +40,7 @@ def read_tables(path: Path | str) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"there is no recipe {path}")
+        raise ValueError(describe_missing(path, "recipe"))
     return read_toml(path)
 
 
@@ -238,20 +240,35 @@ def parse_table(kind: type[Settings], table: Any, path: str) -> Settings:
     for key in table:
         if key not in entries:
             position = f"in [{path}]" if path else "at the top"
-            hint = suggest(key, entries) or _suggest_table(key, hints)
+            hint = _suggest_tables(key, hints) or suggest(key, entries)
+            if not hint and "options" in hints:
+                hint = " (options of the dataset belong in options, as in --set data.options.columns.label=species)"
             raise ValueError(f"unknown key {key!r} {position}{hint}; there are {', '.join(entries)}")
     missing = [
         n for n, e in entries.items() if e.default is MISSING and e.default_factory is MISSING and n not in table
     ]
     if missing:
-        raise ValueError(f"[{path}] needs {', '.join(missing)}")
+        raise ValueError(f"{f'[{path}]' if path else 'the file'} needs {', '.join(missing)}")
     return kind(**{key: _convert(hints[key], value, f"{path}.{key}" if path else key) for key, value in table.items()})
 
 
-def _suggest_table(key: str, hints: dict[str, Any]) -> str:
+def find_setting(key: str) -> str | None:
+    """Return the setting of a recipe that ends with this key, or None.
+
+    Examples:
+        >>> [find_setting(key) for key in ("lr", "batch_size", "marign")]
+        ['optimizer.lr', 'sampler.batch_size', None]
+    """
+    if key in _list_options("samplers", "spc"):
+        return f"sampler.{key}"
+    for name, hint in get_type_hints(RunConfig).items():
+        if is_dataclass(hint) and key in {entry.name for entry in fields(hint)}:
+            return f"{name}.{key}"
+    return None
+
+
+def _suggest_tables(key: str, hints: dict[str, Any]) -> str:
     """Name the tables in which an unknown key would be valid."""
-    if "options" in hints:
-        return " (options of the dataset belong in options, as in --set data.options.columns.label=species)"
     inner = {name: fields(hint) for name, hint in hints.items() if is_dataclass(hint)}
     matches = [f"{name}.{key}" for name, entries in inner.items() if key in {entry.name for entry in entries}]
     return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
@@ -312,6 +329,8 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     if hint in PLAIN and is_instance(value, hint):
         return _convert_number(hint, value, name) if hint in (int, float) else value
     expected = PLAIN[hint][1] if hint in PLAIN else "a list" if origin is list else "a table"
+    if origin is list:
+        expected += f", as in [{json.dumps(value)}]" if isinstance(value, str | int | float) else ""
     raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
