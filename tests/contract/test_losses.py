@@ -202,6 +202,15 @@ def test_the_first_anchors_against_the_whole_batch_give_their_part_of_its_loss(n
 
 
 @pytest.mark.parametrize("name", ON_PAIRS)
+def test_references_without_any_class_of_the_batch_give_a_finite_value_and_gradient(name):
+    leaf, others = X.clone().requires_grad_(), torch.arange(40) // 4 + NUM_CLASSES
+    references = torch.randn(40, X.shape[1], generator=generator(5))
+    value = make(name)(leaf, Y, ref_embeddings=references, ref_labels=others)
+    value.backward()
+    assert is_finite(value.detach(), leaf.grad)
+
+
+@pytest.mark.parametrize("name", ON_PAIRS)
 def test_an_empty_reference_set_gives_a_differentiable_zero(name):
     memory = kinfold.pairs.CrossBatchMemory(8)
     leaf = X.clone().requires_grad_()

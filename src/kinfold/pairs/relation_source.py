@@ -177,7 +177,7 @@ class LabelRelation:
         if is_transformed() or self.labels.device.type != "cpu" or 0 in self.shape:
             return None
         order, first, sizes = self._sorted_columns
-        width = int(sizes.max())
+        width = max(1, int(sizes.max()))  # one where no anchor has a positive, as in `list_columns`
         if width > max(4.0, _FEW_COLUMNS * self.shape[1]):
             return None
         position = torch.arange(width, device=order.device)
