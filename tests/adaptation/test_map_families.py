@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
+from kinfold.adaptation import map_families
 from kinfold.adaptation.candidates import LinearCandidate
 from kinfold.adaptation.map_families import MapFamilies, fit_candidate
 from kinfold.models.linear_maps import LinearMapFitter
@@ -40,3 +42,14 @@ def test_the_input_stays_as_it_is():
     rows = torch.randn(12, 3)
     moments = compute_moments(rows, torch.arange(12) // 4)
     assert MapFamilies(moments, rows).embed(LinearCandidate(None)) is rows
+
+
+def test_leading_directions_are_found_where_lapack_returns_none(monkeypatch):
+    """It does so, without an error, for gray images in three equal channels."""
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randn(9, 9, generator=generator, dtype=torch.float64)
+    expected = map_families.find_leading(factor @ factor.T, 3)
+    monkeypatch.setattr(scipy.linalg, "eigh", lambda matrix, **_: (matrix[0, :0], matrix[:, :0]))
+    leading = map_families.find_leading(factor @ factor.T, 3)
+    assert leading.shape == (9, 3)
+    torch.testing.assert_close(leading @ leading.T, expected @ expected.T, rtol=0, atol=1e-5)

@@ -74,7 +74,7 @@ def test_every_loss_is_compared_with_finite_differences_but_those_that_hold_weig
 
 @pytest.mark.parametrize("name", sorted(DETACHED_WEIGHTS))
 def test_fixed_weights_make_a_gradient_that_finite_differences_do_not_give(name):
-    """What the README says of these; test_frozen_weights.py has what their gradient is."""
+    """What docs/concepts.md says of these; test_frozen_weights.py has what their gradient is."""
     x, y = batch(11, dim=4, sizes=(4, 2, 1, 3))
     assert not gradcheck(lambda e: make(name, dim=4)(e, y), (x.requires_grad_(),), eps=1e-7, raise_exception=False)
 

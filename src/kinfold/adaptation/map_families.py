@@ -90,13 +90,21 @@ class MapFamilies:
 
     def _keep_discriminants(self, whitened: Tensor, shrinkage: float) -> Tensor:
         """LDA: the leading directions of diag(d) + G G^T, one less than there are classes."""
-        from scipy.linalg import eigh  # not at the top: `import kinfold` stays fast
-
         diagonal, means = self._split_between(shrinkage)
-        compared = (torch.diag(diagonal) + means @ means.T).float().numpy()  # leading directions need no more digits
-        width, dim = len(diagonal), count_dimensions(self.moments, "lda")
-        directions = torch.from_numpy(eigh(compared, subset_by_index=[width - dim, width - 1])[1])
-        return whitened.float() @ directions
+        compared = torch.diag(diagonal) + means @ means.T
+        return whitened.float() @ find_leading(compared, count_dimensions(self.moments, "lda"))
+
+
+def find_leading(matrix: Tensor, count: int) -> Tensor:
+    """Return the leading eigenvectors of a symmetric matrix as columns, (width, count) float32."""
+    from scipy.linalg import eigh  # not at the top: `import kinfold` stays fast
+
+    width = len(matrix)
+    # leading directions need no more digits than those of float32
+    directions = eigh(matrix.float().numpy(), subset_by_index=[width - count, width - 1])[1]
+    if directions.shape[1] != count:  # LAPACK gives up without an error where eigenvalues differ by many orders
+        directions = torch.linalg.eigh(matrix)[1][:, -count:].numpy()
+    return torch.from_numpy(directions).float()
 
 
 def fit_candidate(fitter: LinearMapFitter, candidate: LinearCandidate) -> LinearMap:

@@ -1,0 +1,49 @@
+"""The notebooks of the documentation run from top to bottom, each as one user of the library would work."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tools.notebooks import FOLDER, run_notebook
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore:.*cannot be compared statistically.*")
+def test_notebook_runs(path, tmp_path, own_names):
+    before = json.loads(path.read_text())
+    after = run_notebook(path, tmp_path)
+    cells = [cell for cell in after["cells"] if cell["cell_type"] == "code"]
+    assert [cell["source"] for cell in after["cells"]] == [cell["source"] for cell in before["cells"]]
+    assert sum(bool(cell["outputs"]) for cell in cells) > len(cells) / 2
+
+
+def test_there_is_a_notebook_for_every_user():
+    assert {path.stem for path in NOTEBOOKS} == {"new-loss", "better-space", "your-training-loop", "read-a-space"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_stores_outputs_and_no_paths_of_a_machine(path):
+    text = path.read_text()
+    assert not re.search(r"/(tmp|home|root|Users|work|usr)/", text)
+    for cell in json.loads(text)["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["execution_count"], "python -m tools.notebooks stores the outputs"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_notebook_is_linked(page):
+    text = (ROOT / page).read_text()
+    for path in NOTEBOOKS:
+        assert f"notebooks/{path.name})" in text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_of_a_notebook_lead_somewhere(path):
+    cells = json.loads(path.read_text())["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
+        assert (path.parent / target).exists(), target
