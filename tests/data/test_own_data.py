@@ -115,7 +115,7 @@ def test_unknown_columns_endings_and_files_are_explained(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         table(tmp_path / "nothing.csv")
     (tmp_path / "bytes.csv").write_bytes(b"path,label\n\xff\xfe,x\n")
-    with pytest.raises(ValueError, match="not a readable CSV"):
+    with pytest.raises(ValueError, match="is not text in UTF-8"):
         table(tmp_path / "bytes.csv")
 
 

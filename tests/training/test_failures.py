@@ -154,7 +154,7 @@ def test_partial_files_of_a_killed_process_are_deleted(stopped, expected):
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ValueError, match=r"is not the folder of a run: it has no configuration.toml"):
+        with pytest.raises(ValueError, match="is not the folder of a run: there is no folder"):
             resume_run(folder)
 
 

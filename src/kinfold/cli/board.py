@@ -44,6 +44,10 @@ def board(
     """
     from kinfold.board import Board, read_claims
 
+    if out.is_file():
+        raise ValueError(f"--out is a folder, and {out} is a file")
+    if not tolerance >= 0:
+        raise ValueError(f"--tolerance must be at least 0, got {tolerance:g}")
     opened = Board.open(folders, [] if claims is None else read_claims(claims))
     if replay is not None:
         _replay(opened, replay, out, seeds, root, tolerance, as_json)

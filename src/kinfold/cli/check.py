@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,6 +122,7 @@ def _import_module(source: str) -> Any:
 
 def _create(kind: Any, settings: dict[str, Any], dim: int) -> "nn.Module":
     parameters = inspect.signature(kind).parameters
+    _check_options(kind, settings, parameters)
     known = {"num_classes": _CLASSES, "dim": dim, "embedding_size": dim}
     needed = {
         name: value
@@ -135,10 +137,22 @@ def _create(kind: Any, settings: dict[str, Any], dim: int) -> "nn.Module":
         try:
             created: nn.Module = kind(**needed | extra | settings)
         except TypeError as error:
-            message = str(error)
+            message = message or str(error)
         else:
             return created
     raise ValueError(f"the loss cannot be created: {message}; --set NAME=VALUE passes an option")
+
+
+def _check_options(kind: Any, settings: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raise a ValueError for an option that the constructor does not take."""
+    from kinfold.registry import suggest
+
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in settings:
+        if name not in parameters:
+            takes = f"it takes {', '.join(parameters)}" if parameters else "it takes none"
+            raise ValueError(f"{kind.__name__} has no option {name!r}{suggest(name, parameters)}; {takes}")
 
 
 def _parse_option(entry: str) -> tuple[str, Any]:

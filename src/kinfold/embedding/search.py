@@ -312,7 +312,9 @@ def load_items(gallery: str) -> data.Dataset:
         return data.load("table" if is_image_table(path) else "features", path)
     if gallery in registry.names("datasets"):
         return data.load(gallery)
-    raise ValueError(f"{describe_missing(gallery, 'folder, file or dataset')}; a gallery is one of these")
+    near = registry.suggest(gallery, registry.names("datasets"))
+    what = "folder, file or dataset"
+    raise ValueError(f"there is no {what} {gallery}{near}" if near else describe_missing(gallery, what))
 
 
 def _load_or_embed(

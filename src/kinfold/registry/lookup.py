@@ -174,7 +174,8 @@ def suggest(text: str, choices: Iterable[str]) -> str:
     for spelling in (text.replace("_", "-"), text):
         if close := difflib.get_close_matches(spelling, choices, n=1, cutoff=0.6):
             return f" (did you mean {close[0]!r}?)"
-    return ""
+    longer = next((choice for choice in choices if len(text) >= 3 and choice.startswith(text)), None)
+    return "" if longer is None else f" (did you mean {longer!r}?)"
 
 
 def check_known(what: str, value: str, choices: Iterable[str]) -> None:

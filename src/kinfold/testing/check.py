@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from kinfold.devices import resolve_device
 from kinfold.registry import suggest
 from kinfold.testing.loss_checks import CHECKS
 from kinfold.testing.loss_probe import Fault, LossProbe, Skip
@@ -72,7 +73,7 @@ def _find_device(device: torch.device | str | None) -> tuple[torch.device | None
     if device is None:
         return None, "left out"
     if str(device) != "second":
-        return torch.device(device), ""
+        return resolve_device(device), ""
     try:
         return load_second_device(), ""
     except SecondDeviceError as error:

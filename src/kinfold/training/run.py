@@ -277,7 +277,7 @@ def _explain_no_run(run_folder: RunFolder) -> str:
     """Say what there is in place of the folder of a run, and where runs are."""
     path, name = run_folder.path, run_folder.configuration.name
     if path.is_file():
-        return f"{path} is a file, not the folder of a run"
+        return f"{path} is not the folder of a run, but a file"
     if not path.is_dir():
         return f"{path} is not the folder of a run: {describe_missing(path, 'folder')}"
     inside = next((each.parent for each in sorted(path.glob(f"*/{name}"))), None)

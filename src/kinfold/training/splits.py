@@ -69,7 +69,10 @@ def assign_splits(dataset: Dataset, config: DataConfig) -> Dataset:
     """Assign every item to the split that the protocol gives it, and leave out what the run may not read."""
     dataset = assign_fold(dataset, config.protocol, config.fold)
     if config.test == "withheld":
-        dataset = dataset.where(dataset.split != "test", relabel=True)
+        kept = dataset.split != "test"
+        if not kept.any():
+            raise ValueError(f"{dataset.name} has test items only, and nothing to train on")
+        dataset = dataset.where(kept, relabel=True)
     if config.errors == "skip" and not isinstance(dataset.items, Rows):
         # once at the start, so that every process and every epoch reads the same items
         dataset, _ = keep_readable(dataset, errors="skip")
