@@ -25,6 +25,11 @@ class DecodedImages:
     def __getitem__(self, index: int, /) -> Array:
         return self._arrays[index]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pixels."""
+        return sum(array.nbytes for array in self._arrays)
+
     def take(self, indices: Array) -> "DecodedImages":
         """Return the images at these positions; the pixels are shared, not copied."""
         return DecodedImages([self._arrays[index] for index in indices.tolist()])

@@ -1,5 +1,7 @@
 """Weights from a local file: nothing in it is executed, and all keys and shapes are checked before any is loaded."""
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -119,3 +121,12 @@ def _format_entries(what: str, entries: list[str]) -> list[str]:
         return []
     more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
     return [f"{what}: {', '.join(entries[:SHOWN])}{more}"]
+
+
+def digest_weights(weights: Mapping[str, Tensor]) -> str:
+    """Return a sha256 of the names, types, shapes and values of weights."""
+    digest = hashlib.sha256()
+    for key, value in weights.items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -26,6 +26,7 @@ from kinfold.training.config.settings import RunConfig
 from kinfold.training.environment import choose_device, describe_environment
 from kinfold.training.evaluation import compute_metrics
 from kinfold.training.initial_model import create_architecture, create_initial_model, fit_initial_model
+from kinfold.training.kept_results import compute_features
 from kinfold.training.loop.logs import JsonLogger, create_logger
 from kinfold.training.loop.objective import Objective
 from kinfold.training.loop.optimizers import build_optimizer
@@ -96,7 +97,7 @@ class RunBuilder:
         fit_initial_model(
             self.model,
             config.model,
-            lambda: self.embed(self.model, self.train, function=self.model.features),
+            lambda: compute_features(self.model, self.train, self.pipeline, **self._embedding_options()),
             self.train.labels,
             (self.start or {}).get("parts", ()),
         )
@@ -158,17 +159,16 @@ class RunBuilder:
 
     def embed(self, model: nn.Module, dataset: Dataset, **options: Any) -> Tensor:
         """Compute embeddings (N, d) in evaluation mode, on all processes together."""
-        return compute_embeddings(
-            model,
-            dataset,
-            self.pipeline,
-            batch_size=self.config.evaluation.batch_size,
-            device=self.device,
-            precision=self.config.training.precision,
-            workers=self.config.data.workers,
-            world=self.world,
-            **options,
-        )
+        return compute_embeddings(model, dataset, self.pipeline, **self._embedding_options(), **options)
+
+    def _embedding_options(self) -> dict[str, Any]:
+        return {
+            "batch_size": self.config.evaluation.batch_size,
+            "device": self.device,
+            "precision": self.config.training.precision,
+            "workers": self.config.data.workers,
+            "world": self.world,
+        }
 
     def compute_metrics(self, model: nn.Module, dataset: Dataset, names: Sequence[str]) -> dict[str, float]:
         """Compute metrics of a model on a dataset; NaN where its embeddings are not finite."""

@@ -1,18 +1,17 @@
 """The network before its first step: new, from a weight file, or from an earlier run; fitted to the training items."""
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from kinfold.models import Embedder, initialize
 from kinfold.models.backbone import Backbone
 from kinfold.models.precomputed import PrecomputedFeatures
+from kinfold.models.weight_files import digest_weights
 from kinfold.training.components import build_model
 from kinfold.training.config.parsing import to_tables
 from kinfold.training.config.settings import ModelConfig, RunConfig
@@ -156,7 +155,7 @@ def _load_run_weights(model: Embedder, folder: str) -> dict[str, Any]:
         )
     for part, part_weights in loaded.items():
         getattr(model, part).load_state_dict(part_weights)
-    sha256 = _digest_weights({f"{part}.{key}": value for part, each in loaded.items() for key, value in each.items()})
+    sha256 = digest_weights({f"{part}.{key}": value for part, each in loaded.items() for key, value in each.items()})
     return {"run": folder, "step": run.weights_step, "sha256": sha256, "parts": [*loaded]}
 
 
@@ -177,11 +176,3 @@ def _find_differences(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor
     keys = [key for key in dict.fromkeys((*shapes[0], *shapes[1])) if shapes[0].get(key) != shapes[1].get(key)]
     more = [f"and {len(keys) - _MAX_SHOWN} more"] if len(keys) > _MAX_SHOWN else []
     return [f"{key} is {shapes[0].get(key)} there and {shapes[1].get(key)} here" for key in keys[:_MAX_SHOWN]] + more
-
-
-def _digest_weights(weights: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for key, value in weights.items():
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -21,6 +21,7 @@ from kinfold.training.components import build_pipeline
 from kinfold.training.config.parsing import configure
 from kinfold.training.config.settings import RunConfig
 from kinfold.training.initial_model import create_architecture, create_initial_model, fit_initial_model
+from kinfold.training.kept_results import compute_features, embed_untrained
 from kinfold.training.run_folder import RunFolder
 from kinfold.training.splits import assign_splits, load_dataset, split_classes
 
@@ -156,7 +157,7 @@ class Run:
         fit_initial_model(
             model,
             self.config.model,
-            lambda: self._embed(model, train, function=model.features),
+            lambda: compute_features(model, train, self.pipeline, **self._embedding_options()),
             train.labels,
             (start or {}).get("parts", ()),
         )
@@ -241,11 +242,13 @@ class Run:
 
     def embed_start(self, dataset: Dataset) -> Tensor:
         """Embed a dataset with the weights before the first step, (N, dim) in the order of the dataset."""
-        return self._embed(self.start_model(), dataset)
+        return embed_untrained(self.start_model(), dataset, self.pipeline, **self._embedding_options())
 
     def _embed(self, model: Embedder, dataset: Dataset, **options: Any) -> Tensor:
-        batch_size, precision = self.config.evaluation.batch_size, self.config.training.precision
-        return compute_embeddings(model, dataset, self.pipeline, batch_size=batch_size, precision=precision, **options)
+        return compute_embeddings(model, dataset, self.pipeline, **self._embedding_options(), **options)
+
+    def _embedding_options(self) -> dict[str, Any]:
+        return {"batch_size": self.config.evaluation.batch_size, "precision": self.config.training.precision}
 
     def _read_weights(self) -> dict[str, Any]:
         for path in (self.run_folder.model, self.run_folder.best):

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-from kinfold.data import Dataset, Pipeline, Rows, cache_images, keep_readable, load
+from kinfold.data import Dataset, Pipeline, Rows, keep_readable, load
 from kinfold.data.dropping import drop_items
 from kinfold.data.folds import assign_fold
 from kinfold.seeding import derive_generator
 from kinfold.training.config.settings import PASSED, DataConfig
+from kinfold.training.kept_results import cache_images_once
 from kinfold.training.loop.trainer import Trainer
 
 CACHE_LIMIT = 2 << 30  # bytes of decoded images, as in `cache_images`
@@ -127,6 +128,4 @@ def cache_in_memory(dataset: Dataset, config: DataConfig, pipeline: Pipeline | N
             stacklevel=2,
         )
         return dataset
-    return cache_images(
-        dataset, config.short_side, pipeline.mode, workers=max(1, config.workers), background=pipeline.background
-    )[0]
+    return cache_images_once(dataset, config.short_side, pipeline.mode, max(1, config.workers), pipeline.background)

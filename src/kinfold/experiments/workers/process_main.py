@@ -51,8 +51,10 @@ def serve(tasks: TextIO, results: ResultWriter) -> None:
     from kinfold import registry
     from kinfold.experiments.workers.tasks import Task, run_task
     from kinfold.freed_memory import keep_freed_memory
+    from kinfold.training.kept_results import keep_results
 
     keep_freed_memory()
+    keep_results()
     torch.set_num_threads(options["threads"])
     for kind, name, target in options["registered"]:
         registry.register(kind, name, target)
