@@ -50,7 +50,7 @@ def export(
         raise ValueError(f"--tolerance must be above 0, got {tolerance}")
     opened = open_for_use(run)
     pipeline = opened.pipeline
-    about = {"run": opened.folder.resolve().name, "distance": opened.distance}
+    about = {"run": opened.folder.resolve().name, "distance": str(opened.distance)}
     if pipeline is not None:
         about |= {"mode": pipeline.mode, "background": pipeline.background, "transform": repr(pipeline.test)}
     calibration = read_calibration(opened)
