@@ -36,7 +36,8 @@ def photos(tmp_path):
 
 def train(photos, folder, *changes):
     settings = [*CHANGES, "data.pipeline=small-color", "model.backbone_options.channels=3"]
-    settings += [f"data.root={photos}", "data.name=folder", "data.protocol=classic", "data.cache=true", "data.short_side=32"]
+    settings += [f"data.root={photos}", "data.name=folder", "data.protocol=classic"]
+    settings += ["data.cache=true", "data.short_side=32"]
     return kinfold.train(recipes.find_recipe("glyphs"), folder, changes=[*settings, *changes])
 
 
