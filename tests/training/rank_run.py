@@ -15,6 +15,7 @@ from torch import nn
 
 import kinfold
 from kinfold.data import Batch
+from kinfold.data.label_table import LabelTable
 from kinfold.distributed import World
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
@@ -62,9 +63,25 @@ def objectives():
             yield f"margin, {classes or 'one'} beta, {miner}", mined_loss
     yield "switched", lambda: Objective(Mined(make("triplet"), kinfold.miners.create("random", switch=0.5)))
     yield "dro-kl, sampled", lambda: Objective(make("dro-kl", sample=20))
+    yield "happier, levels", lambda: related(Objective(make("happier")))
+    yield "supcon, tags", lambda: related(Objective(make("supcon")), "tags")
+    yield (
+        "contrastive, levels, memory",
+        lambda: related(Objective(make("contrastive"), CrossBatchMemory(30), weight=0.7)),
+    )
     yield "contrastive, memory", lambda: Objective(make("contrastive"), CrossBatchMemory(30), start=1, weight=0.7)
     mined = lambda: Mined(make("margin"), kinfold.miners.create("distance-weighted"))  # noqa: E731
     yield "margin, distance-weighted, memory", lambda: Objective(mined(), CrossBatchMemory(17))
+
+
+def related(objective, kind="levels"):
+    """The objective with levels or tags of the items 0 to 299, whose positions the batches name."""
+    groups, classes = torch.arange(300) % 2, torch.arange(300) % 6
+    if kind == "levels":
+        objective.label_table = LabelTable("levels", torch.stack([groups, classes], dim=1))
+    else:
+        objective.label_table = LabelTable("tags", nn.functional.one_hot(classes, 6).bool())
+    return objective
 
 
 def part_of(batch, sizes, rank):

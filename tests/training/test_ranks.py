@@ -38,6 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "training": {"precision": "float64", "shard_classes": True},
         "stop": 5,
     },
+    "levels": {"variant": "levels", "training": {"precision": "float64"}},
     "memory": {"variant": "memory with draws", "training": {"precision": "float64", "micro_batch": 6}},
 }
 

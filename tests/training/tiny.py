@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kinfold.data import Dataset, Rows, create_dataset
+from kinfold.data.label_table import LabelTable
 from kinfold.files.state import read_state, states_equal
 from kinfold.training.config.parsing import to_toml
 
@@ -56,6 +57,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": {"name": "cosine", "warmup": 4},
     },
     "rmsprop": {"optimizer": {"name": "rmsprop"}},
+    "levels": {"loss": {"name": "happier", "temperature": 0.1}, "miner": None, "levels": True},
+    "levels and memory": {
+        "loss": {"name": "contrastive"},
+        "miner": None,
+        "memory": {"size": 40},
+        "training": {"micro_batch": 5},
+        "levels": True,
+    },
     "images": {
         "images": True,
         "loss": {"name": "multi-similarity"},
@@ -80,7 +89,10 @@ def recipe(variant: str = "margin", **changes: dict) -> dict:
     }
     for change in (VARIANTS[variant], changes):
         for table, values in change.items():
-            if table == "images":
+            if table == "levels":
+                tables["evaluation"]["metrics"] = ["recall@1", "map@r", "ndcg@5", "hap"]
+                tables["evaluation"]["metric"] = "ndcg@5"
+            elif table == "images":
                 tables["model"] |= {"backbone": "conv4", "backbone_options": {"width": 8}}
             elif values is None:
                 tables.pop(table)
@@ -102,7 +114,10 @@ def dataset(variant: str = "margin") -> Dataset:
         items = (0.5 * centers[labels] + source.uniform(0, 127, size=(len(labels), 12, 12))).astype(np.uint8)
     else:
         items = (source.normal(size=(20, 10))[labels] + source.normal(size=(len(labels), 10))).astype(np.float32)
-    return create_dataset("tiny", Rows(items), labels, split)
+    table = None
+    if VARIANTS[variant].get("levels"):
+        table = LabelTable.from_texts("levels", np.array([f"group {label // 4}/class {label}" for label in labels]))
+    return create_dataset("tiny", Rows(items), labels, split, label_table=table)
 
 
 def write_files(folder: Path, **changes: dict) -> Path:

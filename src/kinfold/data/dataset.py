@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kinfold import registry
 from kinfold.data.items import Array, Items
+from kinfold.data.label_table import LabelTable
 from kinfold.pairs.labels import reindex
 
 SPLITS = ("train", "validation", "test")
@@ -33,6 +34,7 @@ class Dataset:
         coarse: int64 (N,), the position of each item's coarse class in `coarse_classes`.
         coarse_classes: Names of the coarse classes, such as the families of species.
         role: "query", "gallery" or "" (neither) for each item, (N,).
+        label_table: Levels of a tree or tags of each item, which losses and metrics of related items use.
 
     Raises:
         ValueError: Shapes or types do not fit, or a split or role is unknown.
@@ -60,6 +62,7 @@ class Dataset:
     coarse: Tensor | None = None
     coarse_classes: tuple[str, ...] | None = None
     role: Array | None = None
+    label_table: LabelTable | None = None
 
     def __post_init__(self) -> None:
         _check_labels(self.name, self.labels, self.classes, len(self.items))
@@ -70,6 +73,8 @@ class Dataset:
         _check_values(self.name, "split", self.split, SPLITS, len(self.items))
         if self.role is not None:
             _check_values(self.name, "role", self.role, ROLES, len(self.items))
+        if self.label_table is not None and len(self.label_table) != len(self.items):
+            raise ValueError(f"{self.name}: {len(self.items)} items but {len(self.label_table)} rows of labels")
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self.classes[:SHOWN])) + (", ..." if len(self.classes) > SHOWN else "")
@@ -157,6 +162,7 @@ class Dataset:
             coarse=coarse,
             coarse_classes=coarse_classes,
             role=None if self.role is None else self.role[indices],
+            label_table=None if self.label_table is None else self.label_table.take(indices),
         )
 
     def class_sizes(self) -> Tensor:
@@ -172,6 +178,7 @@ def create_dataset(
     coarse: Sequence[Any] | Array | None = None,
     role: Sequence[str] | Array | None = None,
     classes: Sequence[str] | None = None,
+    label_table: LabelTable | None = None,
 ) -> Dataset:
     """Create a dataset from one label per item.
 
@@ -183,6 +190,7 @@ def create_dataset(
         coarse: Coarse class of each item, (N,).
         role: "query", "gallery" or "" for each item, (N,).
         classes: Class names in the order of their numbers; sorted labels if left out.
+        label_table: Levels of a tree or tags of each item.
 
     Returns:
         The dataset, with labels numbered from 0.
@@ -203,6 +211,7 @@ def create_dataset(
         coarse=coarse_numbers,
         coarse_classes=coarse_names,
         role=None if role is None else np.asarray(role, dtype=str),
+        label_table=label_table,
     )
 
 

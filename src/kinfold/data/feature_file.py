@@ -9,6 +9,7 @@ from kinfold.data.column_files import read_columns, read_npy
 from kinfold.data.columns import Columns, explain_column_option, resolve_column_names
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.items import Array, ImageFiles, Rows
+from kinfold.data.label_table import read_label_table
 from kinfold.files.paths import describe_missing
 
 USUAL_NAMES = {
@@ -18,6 +19,8 @@ USUAL_NAMES = {
     "role": ("role",),
     "coarse": ("coarse",),
     "path": ("path",),
+    "levels": ("levels",),
+    "tags": ("tags",),
 }
 
 
@@ -31,7 +34,8 @@ def features(
     """Read embeddings (N, d) and labels from an .npz, .parquet or .npy file.
 
     Usual column names are recognized: embeddings, features, feat, x; labels, cls, y. Columns split, role and coarse are
-    read if they exist.
+    read if they exist. A column that `columns` names as levels, "birds/owls/snowy owl", or as tags, "red;round", says
+    how much two items are related; it is the class too if there is no column of labels.
 
     Args:
         root: The file. An .npy file holds the embeddings alone, and stays on disk, memory-mapped.
@@ -96,6 +100,10 @@ def build_feature_dataset(
     if embeddings is None:
         embeddings = _require(table, names, "embedding", columns) if table.names else np.zeros(0)
     _check_embeddings(source, embeddings)
+    label_table, texts = read_label_table(table, columns)
+    has_labels = "label" in (columns or {}) or any(name in table.names for name in USUAL_NAMES["label"])
+    if labels is None and texts is not None and not has_labels:
+        labels = texts
     label_column = _require(table, names, "label", columns) if labels is None else labels
     if label_column.shape != (len(embeddings),):
         raise ValueError(f"{source}: {len(embeddings)} embeddings but labels of shape {label_column.shape}")
@@ -113,6 +121,7 @@ def build_feature_dataset(
         split=np.full(len(label_column), split) if splits is None else splits,
         coarse=_get(table, names, "coarse", columns),
         role=_get(table, names, "role", columns),
+        label_table=label_table,
     )
 
 

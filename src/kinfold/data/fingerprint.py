@@ -49,6 +49,9 @@ def compute_fingerprint(dataset: Dataset, *, full: bool = False) -> str:
     digest.update(dataset.labels.numpy().tobytes())
     digest.update("\n".join(dataset.split.tolist()).encode())
     digest.update(_sample_items(dataset.items))
+    if dataset.label_table is not None:
+        digest.update(f"{dataset.label_table.kind} {tuple(dataset.label_table.rows.shape)}".encode())
+        digest.update(dataset.label_table.rows.numpy().tobytes())
     return digest.hexdigest()[:32]
 
 

@@ -10,9 +10,10 @@ from kinfold.data.columns import Columns, explain_column_option, resolve_column_
 from kinfold.data.dataset import Dataset, create_dataset
 from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array, ImageFiles, Items
+from kinfold.data.label_table import read_label_table
 from kinfold.data.parquet import is_image_type, read_schema
 
-COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse")
+COLUMNS = ("path", "image", "label", "split", "role", "box", "coarse", "levels", "tags")
 
 
 def table(
@@ -28,7 +29,9 @@ def table(
     - path: the image file, relative to the folder `images`;
     - label: the class, as text or a number; coarse: the coarse class;
     - split: train, validation or test; role: query, gallery or empty;
-    - box: left, upper, right, lower in pixels, separated by blanks, or empty for the whole image.
+    - box: left, upper, right, lower in pixels, separated by blanks, or empty for the whole image;
+    - a column that `columns` names as levels, "birds/owls/snowy owl", or as tags, "red;round": how much two items are
+      related. It is the class too if there is no column label.
 
     Instead of path, a Parquet file may have a column image that holds the images themselves: the bytes of each file, or
     the structs {bytes, path} of Hugging Face's library. Numbers in its ClassLabel columns become names.
@@ -70,6 +73,9 @@ def build_image_dataset(
     """
     names = resolve_column_names(columns, COLUMNS)
     items = _find_images(content, names, columns or {}, images)
+    label_table, texts = read_label_table(content, columns)
+    if labels is None and texts is not None and "label" not in (columns or {}) and names["label"] not in content.names:
+        labels = texts
     if labels is None:
         labels = content.require_filled(names["label"], explain_column_option("label"))
     splits = content.get(names["split"])
@@ -84,6 +90,7 @@ def build_image_dataset(
         split=np.full(len(labels), split) if splits is None else splits,
         coarse=None if coarse is None else coarse.astype(str),
         role=role,
+        label_table=label_table,
     )
 
 

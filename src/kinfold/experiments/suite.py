@@ -12,7 +12,7 @@ from kinfold.experiments.rank_test import MIN_REPEATS
 from kinfold.experiments.search.space import list_corners
 from kinfold.experiments.statistics import TESTS
 from kinfold.files.paths import describe_missing
-from kinfold.metrics.lookup import find_metric
+from kinfold.metrics.graded import check_metric
 from kinfold.registry import suggest
 from kinfold.training.components import build_objective
 from kinfold.training.config.parsing import apply_changes, configure, merge_tables, parse_table, read_tables, to_toml
@@ -160,7 +160,7 @@ class Suite:
             config = self.build_config(data, method)
             registry.resolve("datasets", config.data.name)
             for name in (*config.evaluation.metrics, *config.evaluation.diagnostics):
-                find_metric(name)
+                check_metric(name)
             build_objective(config, _CHECKED_CLASSES)
             for values in list_corners(self.search_space(data, method)):
                 tables = self.build_run_tables(data, method, self.seeds[0], 0, values)

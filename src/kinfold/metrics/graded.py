@@ -11,6 +11,7 @@ from kinfold.metrics._ranking import tuning
 from kinfold.metrics._ranking.fast_products import use_full_precision
 from kinfold.metrics._ranking.query_gallery import Distance, build_query_gallery
 from kinfold.metrics.inputs import Embeddings, to_rows
+from kinfold.metrics.lookup import find_metric
 from kinfold.metrics.nearest_neighbors import search_exact
 from kinfold.registry import suggest
 
@@ -156,6 +157,34 @@ _AT_K: dict[str, Callable[[Tensor, int], Tensor]] = {
     "recall": lambda ranked, k: (ranked[:, :k] > 0).any(dim=1).to(ranked.dtype),
     "precision": lambda ranked, k: (ranked[:, :k] > 0).sum(dim=1).to(ranked.dtype) / k,
 }
+
+
+def is_graded_metric(name: str) -> bool:
+    """Whether a metric of a run compares related items: `hap` and `ndcg@k`. All others compare classes.
+
+    Examples:
+        >>> [is_graded_metric(name) for name in ("ndcg@10", "hap", "map@r")]
+        [True, True, False]
+    """
+    return name == "hap" or name.startswith("ndcg@")
+
+
+def check_metric(name: str, *, has_relation: bool = True) -> None:
+    """Raise ValueError for a metric that a run cannot compute.
+
+    Args:
+        name: Its name.
+        has_relation: Whether the data says how much two items are related.
+    """
+    if not is_graded_metric(name):
+        find_metric(name)
+        return
+    _find(name)
+    if not has_relation:
+        raise ValueError(
+            f"{name} compares related items: name a column of levels or tags, as in "
+            "--set data.options.columns.levels=taxonomy"
+        )
 
 
 def _find(name: str) -> Callable[[Tensor], Tensor]:

@@ -15,11 +15,18 @@ from kinfold.data.loading import SequentialBatches
 from kinfold.distributed import World
 from kinfold.embedding.compute import compute_embeddings
 from kinfold.losses import Mined
-from kinfold.metrics.lookup import find_metric
+from kinfold.metrics.graded import check_metric
 from kinfold.models import Embedder
 from kinfold.models.backbone import Backbone
 from kinfold.models.embedder import MemoryFormat
-from kinfold.training.components import build_objective, build_pipeline, build_sampler, shard_objective, try_objective
+from kinfold.training.components import (
+    build_objective,
+    build_pipeline,
+    build_sampler,
+    relate_items,
+    shard_objective,
+    try_objective,
+)
 from kinfold.training.config.parsing import to_tables
 from kinfold.training.config.resolution import resolve_config
 from kinfold.training.config.settings import RunConfig
@@ -264,9 +271,17 @@ class RunBuilder:
         objective = build_objective(config, len(self.train.classes), self.model).to(self.device)
         if config.training.precision == "float64":
             objective.double()
+        table = self.train.label_table
+        if table is not None:
+            relate_items(objective, config, table.to(self.device))
         try_objective(objective, config.model.dim, self.device)
         uses_proxies = not isinstance(objective.loss, Mined) and objective.loss.proxies is not None
-        if config.training.steps != 0 and int(self.train.class_sizes().max()) < 2 and not uses_proxies:
+        if (
+            config.training.steps != 0
+            and int(self.train.class_sizes().max()) < 2
+            and not uses_proxies
+            and table is None
+        ):
             raise ValueError(
                 f"every class has one item only, and {config.loss.name!r} needs positive pairs; give more items, or "
                 "use a loss with proxies such as 'proxy-anchor'"
@@ -298,7 +313,7 @@ class RunBuilder:
         """Raise a ValueError where a metric is unknown, or selection needs classes that there are not."""
         evaluation = self.config.evaluation
         for name in (*evaluation.metrics, *evaluation.diagnostics):
-            find_metric(name)  # raises with the nearest name
+            check_metric(name, has_relation=self.train.label_table is not None)
         rule, patience = evaluation.selection, evaluation.patience
         if self.validation is None and (rule == "validation" or (patience is not None and rule == "last")):
             # name everything that needs validation classes at once, with everything to change

@@ -9,7 +9,7 @@ import torch
 
 from kinfold import registry
 from kinfold.data import create_pipeline
-from kinfold.metrics.lookup import find_metric
+from kinfold.metrics.graded import check_metric
 from kinfold.models.creation import LIBRARIES, PUBLISHED
 from kinfold.registry.options import check_options
 from kinfold.training import initial_model
@@ -35,7 +35,7 @@ def check(config: RunConfig) -> None:
     _check_data(config)
     _check_model(config)
     for name in (*config.evaluation.metrics, *config.evaluation.diagnostics):
-        find_metric(name)  # raises with the nearest name
+        check_metric(name)  # raises with the nearest name
     choose_device(config.training.device)
     objective = build_objective(config, _NUM_CLASSES)
     try_objective(objective, config.model.dim, torch.device("cpu"))

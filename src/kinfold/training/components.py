@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kinfold import losses, miners, models, pairs, registry, samplers
 from kinfold.data import Pipeline, create_pipeline
+from kinfold.data.label_table import LabelTable
 from kinfold.data.pipelines import adjust_pipeline
 from kinfold.distributed import World
 from kinfold.losses import Loss, Mined, Nested, ProxyLoss
@@ -19,7 +20,7 @@ from kinfold.models.lora import add_adapters
 from kinfold.seeding import derive_generator
 from kinfold.training.config.settings import PASSED, DataConfig, NamedConfig, RunConfig
 from kinfold.training.loop.ensemble_objective import EnsembleObjective
-from kinfold.training.loop.objective import Objective
+from kinfold.training.loop.objective import Objective, get_inner_loss
 
 _LOSS_SEED, _MINER_SEED = 102, 103  # tell the draws of loss and miner from all other draws of a seed
 
@@ -160,7 +161,43 @@ def try_objective(objective: Objective, dim: int, device: torch.device) -> None:
     """Compute the loss of four rows, so that a loss and a miner that do not fit together raise their error now."""
     embeddings = torch.randn(4, dim, generator=torch.Generator().manual_seed(0)).to(device, torch.float32)
     with torch.no_grad():
-        objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=device))
+        if objective.label_table is None:
+            objective.loss(embeddings, torch.tensor([0, 0, 1, 1], device=device))
+            return
+        ids = torch.arange(4, device=device) % len(objective.label_table)
+        objective.compute_batch_loss(embeddings, torch.tensor([0, 0, 1, 1], device=device), ids)
+
+
+def relate_items(objective: Objective, config: RunConfig, table: LabelTable) -> None:
+    """Let an objective compare related items instead of classes.
+
+    Args:
+        objective: What is minimized; it gets the table.
+        config: The configuration, for messages.
+        table: Labels of the training items.
+
+    Raises:
+        ValueError: The loss, the head or mixup needs one class for each item.
+    """
+    name, loss = config.loss.name, get_inner_loss(objective.loss)
+    column = f"the column of {table.kind} says how much two items are related, and"
+    where = f"leave --set data.options.columns.{table.kind} out"
+    if isinstance(objective, EnsembleObjective):
+        raise ValueError(
+            f"{column} the parts of head = {config.model.head!r} need classes: use another head, or {where}"
+        )
+    if config.mixup is not None:
+        raise ValueError(f"{column} that is not known for mixed items: leave [mixup] out, or {where}")
+    if loss.proxies is not None or (table.kind == "levels" and not (loss.kind == "pair" or loss.graded)):
+        is_of_classes = loss.proxies is not None
+        reason = "learns one vector for each class" if is_of_classes else "needs pairs that are related or not"
+        raise ValueError(
+            f"{column} {name!r} {reason}: use happier, log-ratio, supcon, or a loss of kind 'pair' (contrastive, "
+            f"margin, binomial, sigmoid, ...), or {where}"
+        )
+    if table.kind == "levels" and isinstance(objective.loss, Mined):
+        raise ValueError(f"{column} miners select pairs that are related or not: --set miner.name=none, or {where}")
+    objective.label_table = table
 
 
 def shard_objective(objective: Objective, world: World) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from kinfold import metrics
 from kinfold.data import Dataset
 from kinfold.metrics import Distance
+from kinfold.metrics.graded import evaluate_graded, is_graded_metric
 from kinfold.metrics.lookup import uses_coarse_labels, uses_gallery
 from kinfold.training.loop.trainer import Trainer, is_finite
 
@@ -30,6 +31,13 @@ def compute_metrics(embeddings: Tensor, dataset: Dataset, names: Sequence[str], 
     Returns:
         The value of every metric.
     """
+    graded = [name for name in names if is_graded_metric(name)]
+    if graded:
+        values = compute_metrics(embeddings, dataset, [name for name in names if name not in graded], distance)
+        values |= _compute_graded(embeddings, dataset, graded, distance)
+        return {name: values[name] for name in names}
+    if not names:
+        return {}
     coarse = dataset.coarse if uses_coarse_labels(names) else None
     options: dict[str, Any] = {"metrics": names, "distance": distance}
     if dataset.role is None or not (dataset.role == "query").any():
@@ -38,6 +46,18 @@ def compute_metrics(embeddings: Tensor, dataset: Dataset, names: Sequence[str], 
     reference = (embeddings[gallery], dataset.labels[gallery]) if uses_gallery(names) else ()
     coarse = None if coarse is None else coarse[query]
     return metrics.evaluate(embeddings[query], dataset.labels[query], *reference, coarse_labels=coarse, **options)
+
+
+def _compute_graded(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance: Distance) -> dict[str, float]:
+    """Compute metrics of related items, by the label table of the dataset."""
+    table = dataset.label_table
+    assert table is not None, "checked before training"
+    items = torch.arange(len(dataset))
+    if dataset.role is None or not (dataset.role == "query").any():
+        return evaluate_graded(embeddings, lambda block: table.relate(block.cpu(), items), None, names, distance)
+    query, gallery = (items[torch.from_numpy(dataset.role == role)] for role in ("query", "gallery"))
+    relate = lambda block: table.relate(query[block.cpu()], gallery)  # noqa: E731
+    return evaluate_graded(embeddings[query], relate, embeddings[gallery], names, distance)
 
 
 def compute_final_scores(builder: "RunBuilder", trainer: Trainer) -> tuple[int, dict[str, Tensor], dict[str, Any]]:

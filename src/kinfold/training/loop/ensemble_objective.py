@@ -55,7 +55,9 @@ class EnsembleObjective(Objective):
         self._ids = ids
         return super().forward(output, labels, ids, step)  # type: ignore[arg-type]
 
-    def compute_batch_loss(self, output: EnsembleOutput, labels: Tensor) -> Tensor:  # type: ignore[override]
+    def compute_batch_loss(  # type: ignore[override]
+        self, output: EnsembleOutput, labels: Tensor, ids: Tensor | None = None
+    ) -> Tensor:
         """Return the objective of a batch; `output` holds the embeddings of the parts too."""
         (ensemble,) = self._ensemble
         groups = None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kinfold import pairs
+from kinfold.data.label_table import LabelTable
 from kinfold.losses import Loss, Mined, Nested
 from kinfold.seeding import derive_generator
 from kinfold.training.loop.item_groups import ItemGroups
@@ -39,6 +40,7 @@ class Objective(nn.Module):
         self.start = start
         self.weight = weight
         self.groups: ItemGroups | None = None  # of the training items, for ensembles that cluster them
+        self.label_table: LabelTable | None = None  # of the training items, which says how pairs are related
         self._random_modules = find_random_modules(loss)
         inner = get_inner_loss(loss)
         if memory is not None and inner.proxies is not None:
@@ -52,10 +54,27 @@ class Objective(nn.Module):
         """Further values of the last batch by name, for the log."""
         return {}
 
-    def compute_batch_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of the batch without the memory."""
-        value: Tensor = self.loss(embeddings, labels)
-        return value
+    def compute_batch_loss(self, embeddings: Tensor, labels: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Return the loss of the batch without the memory.
+
+        Args:
+            embeddings: (B, d).
+            labels: (B,).
+            ids: Positions of the items in the dataset, (B,); needed with a label table.
+        """
+        return self._compare(embeddings, labels, ids)
+
+    def _compare(self, embeddings: Tensor, labels: Tensor, ids: Tensor | None, **reference: Any) -> Tensor:
+        """Return the loss of the batch, or of the batch against a reference set."""
+        if reference:
+            reference["ids"] = ids
+        if self.label_table is not None:
+            assert ids is not None, "related items need their positions"
+            reference["relation"] = self.label_table.relate(ids, reference.get("ref_ids"))
+            if not get_inner_loss(self.loss).uses_labels:  # others would ignore labels beside a relation
+                reference["ref_labels"] = None
+                return self.loss(embeddings, **reference)  # type: ignore[no-any-return]
+        return self.loss(embeddings, labels, **reference)  # type: ignore[no-any-return]
 
     def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, step: int) -> Tensor:
         """Return the objective of a global batch, and add the batch to the memory.
@@ -69,12 +88,11 @@ class Objective(nn.Module):
         Returns:
             A scalar.
         """
-        value = self.compute_batch_loss(embeddings, labels)
+        value = self.compute_batch_loss(embeddings, labels, ids)
         if self.memory is not None:
             self.memory.update(embeddings, labels, ids)
             if step >= self.start:
-                reference = self.memory.reference()
-                value = value + self.weight * self.loss(embeddings, labels, ids=ids, **reference)
+                value = value + self.weight * self._compare(embeddings, labels, ids, **self.memory.reference())
         return value
 
     def seed(self, *numbers: int) -> None:
