@@ -24,15 +24,6 @@ from benchmarks import catalog, cub_features, dro_runtime, evaluate, evaluate_cl
 from benchmarks import data as data_bench
 from benchmarks.losses import VARIANTS, table
 
-COST = """# Cost
-
-Time and memory of one forward and backward pass, all from one run of `make bench`. The floor is the least that a loss
-on pairs does with torch's own functions: normalize, one similarity matrix, the backward pass of its sum; ours falls
-below it where many proxies are normalized in one step. Extra memory is the peak above the floor's own, in score
-matrices of the loss' shape; it is negative where the matrix is never held at once, and at 80 x 1024 a single copy of
-the batch counts 12.8. The peer column is the time of the installed pytorch-metric-learning on the same work, where it
-has the same loss; it was given up above 8 GB or 60 s.
-"""
 DOCS = Path(__file__).parent.parent / "docs" / "losses"
 CATALOG = {"miners": "miners.md", "sets": "dro.md", "metrics": "evaluation.md", "backbones": "models.md"}
 
@@ -102,7 +93,7 @@ def main(source: Path) -> None:
         if page.exists() and name in measured:  # a run with --only leaves the other pages alone
             fill(page, "cost", cost_of(name, results))
     if measured >= {*kinfold.list("losses")}:
-        (DOCS / "cost.md").write_text(f"{COST}\nMeasured with {versions}.\n\n{table(results)}\n")
+        fill(DOCS / "cost.md", "bench", f"{table(results)}\n\nMeasured with {versions}.")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python -m benchmarks.large_batches                                     # 2,048 to 32,768 rows
     python -m benchmarks.large_batches --only supcon --sizes 131072
+    python -m benchmarks.large_batches --processor-time     # on a machine that has other work to do: one thread
 
 Each entry is one forward and backward pass in a process of its own. Memory is the peak of the process above what it
 held before the pass, as the operating system counts it.
@@ -20,23 +21,25 @@ SIZES = [2_048, 4_096, 8_192, 16_384, 32_768]
 ONE = """
 import resource, sys, time
 import torch, kinfold
-name, rows, dim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+name, rows, dim, clock = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), getattr(time, sys.argv[4])
+if clock is time.process_time:
+    torch.set_num_threads(1)
 loss = kinfold.losses.create(name)
 labels = torch.arange(rows) // 4
 warm = torch.randn(512, dim).requires_grad_()
 loss(warm, labels[:512]).backward()
 x = torch.randn(rows, dim, generator=torch.Generator().manual_seed(0)).requires_grad_()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
+start = clock()
 loss(x, labels).backward()
-seconds = time.perf_counter() - start
+seconds = clock() - start
 print(seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20)
 """
 
 
-def measure(name: str, rows: int, dim: int) -> tuple[float, float]:
-    """Return seconds and GB of one pass."""
-    command = [sys.executable, "-c", ONE, name, str(rows), str(dim)]
+def measure(name: str, rows: int, dim: int, clock: str) -> tuple[float, float]:
+    """Return seconds and GB of one pass; `clock` is a function of `time`."""
+    command = [sys.executable, "-c", ONE, name, str(rows), str(dim), clock]
     seconds, memory = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return float(seconds), float(memory)
 
@@ -47,13 +50,19 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, help="rows of the batch")
     parser.add_argument("--dim", type=int, default=128, help="dimension of the embeddings")
     parser.add_argument("--json", type=Path, default=Path("results/bench_large_batches.json"), help="where numbers go")
+    parser.add_argument("--processor-time", action="store_true", help="processor time on one thread, not wall time")
     arguments = parser.parse_args()
+    clock = "process_time" if arguments.processor_time else "perf_counter"
     print("| loss |", *[f"{rows:,} |" for rows in arguments.sizes])
     print("|---|", *["---:|" for _ in arguments.sizes])
     results: dict[str, dict[int, tuple[float, float]]] = {}
     for name in arguments.only:
-        results[name] = {rows: measure(name, rows, arguments.dim) for rows in arguments.sizes}
-        print(f"| {name} |", *[f"{seconds:.2f} s, {memory:.2f} GB |" for seconds, memory in results[name].values()])
+        results[name] = {rows: measure(name, rows, arguments.dim, clock) for rows in arguments.sizes}
+        print(
+            f"| {name} |",
+            *[f"{seconds:.2f} s, {memory:.2f} GB |" for seconds, memory in results[name].values()],
+            flush=True,
+        )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(results, indent=1))
 
