@@ -1,4 +1,4 @@
-"""How large a page of 10,000 points and 5,000 pictures is, and how long a browser takes to open it.
+"""How large a page of 20,000 points and 10,000 pictures is, and how long a browser takes to open it.
 
     python -m benchmarks.report
 
@@ -15,6 +15,7 @@ from tests.report import fake_content
 
 from kinfold.report.page import write_page
 
+POINTS, PICTURES = 20_000, 10_000  # the most pictures that a page has
 OPENINGS = 5
 
 
@@ -32,7 +33,7 @@ def opening(browser: Browser, path: Path) -> float:
 
 
 def main() -> None:
-    content = fake_content.make_content(points=10_000, classes=200, pictures=5_000, spaces=1, packed=True)
+    content = fake_content.make_content(points=POINTS, classes=200, pictures=PICTURES, spaces=1, packed=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         path = write_page(content, Path(folder) / "large.html")
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), headless=True, args=["--no-sandbox"])

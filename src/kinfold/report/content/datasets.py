@@ -1,9 +1,12 @@
 """The datasets of runs, loaded once for all runs that use the same."""
 
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from kinfold.data import Dataset, load
 from kinfold.data.fingerprint import compute_fingerprint
@@ -54,7 +57,26 @@ class RunDatasets:
         key = json.dumps([settings.name, settings.root, settings.options], sort_keys=True, default=str)
         if key not in self._loaded:
             options = dict(settings.options)
-            if self._images is not None and settings.name == "features":
-                options["images"] = self._images
+            if settings.name == "features" and "images" not in options:
+                images = self._images or find_images(Path(settings.root or ""))
+                options |= {} if images is None else {"images": images}
             self._loaded[key] = load(settings.name, settings.root, **options)
         return self._loaded[key]
+
+
+def find_images(file: Path) -> Path | None:
+    """Return the folder with the images of an .npz feature file, beside it or named like it; None if there is none.
+
+    The file has a column path, as `kinfold embed` writes it, and its first and last path lead to files there.
+    """
+    if file.suffix.lower() != ".npz" or not zipfile.is_zipfile(file):
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as columns:
+            paths = columns["path"].astype(str) if "path" in columns.files else np.zeros(0, dtype=str)
+    except (ValueError, OSError):  # the dataset explains what is wrong
+        return None
+    if paths.ndim != 1 or not len(paths) or not paths[0] or not paths[-1]:
+        return None
+    folders = (file.parent, file.with_suffix(""))
+    return next((each for each in folders if all((each / paths[end]).is_file() for end in (0, -1))), None)

@@ -172,7 +172,9 @@ def find_inputs(folder: Path | str) -> ReportInputs:
 
 
 def name_method(config: RunConfig) -> str:
-    """Name a method by its loss and miner."""
+    """Name a method by its loss and miner; a run without a step by where its head starts."""
+    if config.training.steps == 0:
+        return "as given" if config.model.head == "identity" else f"{config.model.init}, not trained"
     return config.loss.name if config.miner is None else f"{config.loss.name} + {config.miner.name}"
 
 

@@ -141,6 +141,8 @@ function describeSpace(space) {
 
 addHeader();
 fill(addSection("results", "Results"), createResultsSection);
+if (content.adaptations?.length) fill(addSection("adaptation", "Adaptation"), createAdaptationSection);
+if (content.audits?.length) fill(addSection("audit", "Audit"), createAuditSection);
 fill(addSection("training", "Training"), createTrainingSection);
 const containers = {
   map: addSection("map", "Map"),

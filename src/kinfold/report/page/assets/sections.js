@@ -31,6 +31,48 @@ function createTrainingSection() {
   ];
 }
 
+function createAdaptationSection() {
+  return content.adaptations.map(({name, verdict, header, rows}) => [
+    element("h3", {}, createName(name)),
+    element("p", {class: "lead"}, createName(verdict)),
+    createTable({
+      caption: "steps of the adaptation, in percent on held-out training classes",
+      rows,
+      columns: header.map((title, index) => ({
+        title,
+        numeric: index > 1,
+        value: (row) => row[index],
+        cell: (row) => row[index],
+      })),
+    }),
+  ]);
+}
+
+function createAuditSection() {
+  const columns = [
+    {title: "finding", value: (row) => row.kind, cell: (row) => createName(row.kind)},
+    ...["found", "dropped"].map((key) => ({
+      title: {found: "items", dropped: "left out"}[key],
+      numeric: true,
+      downFirst: true,
+      value: (row) => row[key],
+      cell: (row) => formatNumber(row[key], 0),
+    })),
+  ];
+  return content.audits.map(({file, methods, rows}) => [
+    element(
+      "p",
+      {class: "lead"},
+      "What `kinfold data audit` found, and what was left out of the training of ",
+      createName(methods.join(", ")),
+      ": ",
+      createName(file),
+      ".",
+    ),
+    createTable({caption: "findings of the audit", rows, columns}),
+  ]);
+}
+
 function createCalibrationSection() {
   const calibrations = content.calibrations ?? [];
   if (!calibrations.length)
@@ -62,7 +104,7 @@ function createCalibration({name, classes, sentences, identification}) {
       columns: [
         {title: "classes in the gallery", numeric: true, value: (row) => row.classes, cell: (row) => formatNumber(row.classes, 0)},
         {title: "threshold", numeric: true, value: (row) => row.threshold, cell: (row) => formatNumber(row.threshold, 4)},
-        {title: "", value: (row) => row.extrapolated, cell: (row) => (row.extrapolated ? "extrapolated" : "")},
+        {title: "", numeric: true, value: (row) => row.extrapolated, cell: (row) => (row.extrapolated ? "extrapolated" : "")},
       ],
     }),
   ];
