@@ -30,7 +30,8 @@ def describe_dropped_items(inputs: ReportInputs, missing: list[str]) -> list[dic
         except (ValueError, OSError) as error:
             missing.append(f"the audit is not shown: {redact_paths(str(error))}")
             continue
-        found, dropped = Counter(kinds), Counter(kind for kind, mark in zip(kinds, marks, strict=True) if mark == "yes")
-        rows = [{"kind": kind, "found": count, "dropped": dropped[kind]} for kind, count in found.most_common()]
+        counts = Counter(kinds)
+        dropped = Counter(kind for kind, mark in zip(kinds, marks, strict=True) if mark == "yes")
+        rows = [{"kind": kind, "found": count, "dropped": dropped[kind]} for kind, count in counts.most_common()]
         described.append({"file": Path(file).name, "methods": [*dict.fromkeys(methods)], "rows": rows})
     return described
