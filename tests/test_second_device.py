@@ -46,6 +46,13 @@ def test_the_contracts_of_losses_and_miners_hold_on_the_second_device(every):
     run_there("tests/contract/test_losses.py", "tests/contract/test_miners.py", f"--every={every}")
 
 
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_losses_and_miners_take_every_distance_on_the_second_device(every):
+    losses = "tests/losses/test_distances.py::test_what_every_loss_must_do"
+    miners = "tests/miners/test_distances.py::test_every_distance_gives_pairs_of_the_relation"
+    run_there(losses, miners, f"--every={every}")
+
+
 @pytest.mark.slow
 def test_transforms_and_compilation_work_on_the_second_device():
     run_there("tests/contract/test_transforms.py", "tests/contract/test_compile.py")
