@@ -108,6 +108,7 @@ SETTINGS = {
     "norm_power": 1.0,
     "squared": None,  # the opposite of the default
     "average": "active",
+    "distance": "hyperbolic",
     "positives": "one",
     "centers": 3,
     "beta_regularization": 0.3,
