@@ -153,8 +153,9 @@ def test_partial_files_of_a_killed_process_are_deleted(stopped, expected):
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ValueError, match="is not the folder of a run: there is no folder"):
+    reasons = {tmp_path: "it has no configuration.toml", tmp_path / "nowhere": "there is no folder"}
+    for folder, reason in reasons.items():
+        with pytest.raises(ValueError, match=f"is not the folder of a run: {reason}"):
             resume_run(folder)
 
 

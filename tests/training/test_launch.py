@@ -297,7 +297,9 @@ def test_weights_that_are_not_finite_end_the_run_with_the_best_earlier_weights(t
     def ruin(event):
         if event.kind == "step" and event.step == 12:
             loss = captured["objective"].loss
-            captured["objective"].compute_batch_loss = lambda embeddings, labels: loss(Ruin.apply(embeddings), labels)
+            captured["objective"].compute_batch_loss = lambda embeddings, labels, ids: loss(
+                Ruin.apply(embeddings), labels, ids=ids
+            )
 
     captured = {}
     from kinfold.distributed import World
