@@ -7,6 +7,7 @@ import torch
 
 from kinfold.distributed import World
 from kinfold.files.state import read_state, write_state
+from kinfold.losses.class_logits import TargetClasses
 from tests import torchrun
 from tests.losses.shard_run import LABELS, NAMES, OPTIONS, X, create
 from tests.problems import generator
@@ -49,3 +50,12 @@ def test_what_cannot_be_sharded_is_refused():
         loss(X, relation=torch.zeros(len(X), 17, dtype=torch.bool))
     with pytest.raises(ValueError, match="cannot be sharded over 20 processes"):
         create("cosface").shard_classes(World(0, 20))
+
+
+def test_a_process_without_classes_has_no_targets_to_split():
+    """As for a rank whose shard holds none of the sampled classes."""
+    nothing = torch.zeros(3, 1, dtype=torch.bool)
+    targets = TargetClasses(torch.zeros(3, 1, dtype=torch.int64), ~nothing, nothing)
+    assert [*targets.split([])] == []
+    [(samples, columns)] = TargetClasses(targets.index, ~nothing).split([0])
+    assert (samples.tolist(), columns.tolist()) == ([0, 1, 2], [0, 0, 0])

@@ -47,8 +47,9 @@ class TargetClasses:
         samples = torch.arange(self.index.shape[0], device=self.index.device)[:, None].expand_as(self.index)
         columns, order = self.index[self.local].sort()
         samples = samples[self.local][order]
-        bounds = torch.searchsorted(columns, torch.tensor(starts, device=columns.device)).tolist()
-        for start, low, high in zip(starts, bounds, [*bounds[1:], columns.shape[0]], strict=True):
+        bounds = torch.searchsorted(columns, torch.tensor(starts, dtype=columns.dtype, device=columns.device)).tolist()
+        ends = [*bounds, columns.shape[0]][1:]  # none where this process has no class
+        for start, low, high in zip(starts, bounds, ends, strict=True):
             yield samples[low:high], columns[low:high] - start
 
 
