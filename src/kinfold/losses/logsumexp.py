@@ -1,13 +1,11 @@
 """log sum exp over a part of each row; its softmax is kept for the backward pass."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.pairs.masks import HUGE, get_columns, get_excluded, mask_to_float
-from kinfold.pairs.transforms import is_transformed
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -24,10 +22,7 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
         >>> masked_logsumexp(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
         tensor([ 6.9315e-01, -1.0000e+30])
     """
-    if is_transformed():
-        return _plain(values, mask, scale)
-    result: Tensor = _LogSumExp.apply(values, mask, scale)  # type: ignore[no-untyped-call]
-    return result
+    return compute_rows(values, lambda v: _fast(v, mask, scale), lambda v: _plain(v, mask, scale))
 
 
 def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -38,37 +33,16 @@ def _plain(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     return torch.logsumexp(values if mask is None else values.masked_fill(~mask, -HUGE), dim=1)
 
 
-class _LogSumExp(torch.autograd.Function):
+def _fast(values: Tensor, mask: Tensor | None, scale: float) -> RowResult:
     """The softmax gives both results: its largest entry is 1 / sum exp(v - max v), and it is the gradient.
 
     A mask whose True entries are few and known (`get_columns`) is gathered first. One whose False entries are known
     (`get_excluded`) needs no arithmetic with the mask.
     """
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-        columns = None if mask is None else get_columns(mask)
-        if columns is not None:
-            index, exists = columns
-            result, share = _softmax(scale * values.gather(1, index), exists)
-        else:
-            index = None
-            result, share = _softmax(scale * values, mask)
-        ctx.save_for_backward(values, mask, share, index)
-        ctx.scale = scale
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        values, mask, share, index = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
-            leaf = values.view_as(values)
-            again = _plain(leaf, mask, ctx.scale)
-            return *torch.autograd.grad(again, leaf, outer[0], create_graph=True), None, None
-        slope = share * (ctx.scale * outer[0])[:, None]
-        if index is not None:  # columns that do not exist have a share of zero
-            slope = torch.zeros_like(values).scatter_add_(1, index, slope)
-        return slope, None, None
+    columns = None if mask is None else get_columns(mask)
+    index, inside = (None, mask) if columns is None else columns  # columns that do not exist have a share of zero
+    result, share = _softmax(scale * (values if index is None else values.gather(1, index)), inside)
+    return RowResult(result, share.mul_(scale), index)
 
 
 def _softmax(scaled: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from torch import Tensor, relu
 from torch.nn.functional import threshold
 
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import HUGE, gather_few, mask_out, mask_to_float
@@ -44,10 +45,33 @@ def ranked_list(
     positive_distance, exists = gather_few(distance, positives)
     outside = relu(positive_distance - (boundary - margin)) * mask_to_float(exists, distance)
     pull = outside.sum(dim=1) / outside.detach().sign().sum(dim=1).clamp(min=1)
-    # negatives beyond the boundary are at -HUGE: their weights are zero, unless there are no others
-    inside = threshold(mask_out(boundary - distance, negatives), 0.0, -HUGE)
-    push = relu(torch.linalg.vecdot(torch.softmax(max(temperature, 1 / HUGE**0.5) * inside, dim=1), inside))
-    return (1 - balance) * pull + balance * push
+    factor = max(temperature, 1 / HUGE**0.5)
+    push = compute_rows(
+        distance,
+        lambda d: _push(_inside(d, negatives, boundary), factor),
+        lambda d: _push_plain(_inside(d, negatives, boundary), factor),
+    )
+    return (1 - balance) * pull + balance * relu(push)
+
+
+def _inside(distance: Tensor, negatives: Tensor, boundary: float) -> Tensor:
+    """How far negatives are inside the boundary; -HUGE for all others, whose weights are zero, unless there are no
+    negatives inside."""
+    return threshold(mask_out(boundary - distance, negatives), 0.0, -HUGE)
+
+
+def _push_plain(inside: Tensor, temperature: float) -> Tensor:
+    """sum_n w_n inside_n with w = softmax(temperature inside), (B,)."""
+    push: Tensor = torch.linalg.vecdot(torch.softmax(temperature * inside, dim=1), inside)
+    return push
+
+
+def _push(inside: Tensor, temperature: float) -> RowResult:
+    """The same, and its derivatives by the distances: -w_n (1 + temperature (inside_n - sum_n w_n inside_n))."""
+    share = torch.softmax(temperature * inside, dim=1)
+    push = torch.linalg.vecdot(share, inside)
+    slopes = inside.sub_(push[:, None]).mul_(-temperature).sub_(1.0).mul_(share)
+    return RowResult(push, slopes)
 
 
 class RankedList(Loss):

@@ -11,6 +11,7 @@ from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
+from kinfold.pairs.relation_source import RelationSource
 
 
 def sigmoid(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -50,6 +51,7 @@ class Sigmoid(Loss):
     """
 
     kind = "pair"
+    elementwise = True
     log_scale: Tensor
     bias: Tensor
 
@@ -80,3 +82,6 @@ class Sigmoid(Loss):
         anchors = (is_used if pairs.from_triplets else is_used.any(dim=-1)).to(values.dtype)
         number = anchors.sum() if pairs.anchor_weights is None else (anchors * pairs.anchor_weights).sum()
         return terms._replace(counts=number.reshape(1))
+
+    def counts(self, relation: RelationSource) -> Tensor:
+        return (relation.count_positives() + relation.count_negatives() > 0).sum().reshape(1)

@@ -2,10 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
+from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import PairBatch, Quadruplets, Triplets
@@ -37,30 +37,39 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor,
         >>> soft_margin_triplets(torch.tensor([[0.5, 0.5, 9.5]]), positives, ~positives).round(decimals=4)
         tensor([0.6933])
     """
-    index, exists = list_columns(positives)
-    positive, is_negative = distance.gather(1, index), mask_to_float(negatives, distance)
-    total = torch.zeros_like(distance[:, 0])
     if not on_sphere:
-        for column, is_positive in zip(positive.unbind(dim=1), exists.unbind(dim=1), strict=True):
-            values = torch.linalg.vecdot(softplus(column[:, None] - distance), is_negative)
-            total = total + torch.where(is_positive, values, 0.0)
-        return total
-    near, far = (-distance).exp(), positive.exp() * exists  # (B, R), (B, W): zero where there is no positive
-    for start in range(0, far.shape[1], _FACTORS):
-        *lower, highest = _expand(far[:, start : start + _FACTORS])
-        product = highest * near
-        for coefficient in reversed(lower):
-            product = product.add_(coefficient) * near
-        total = total + torch.linalg.vecdot(product.log1p(), is_negative)
+        return _add(distance, positives, negatives)
+    return compute_rows(
+        distance, lambda d: _multiply(d, positives, negatives), lambda d: _add(d, positives, negatives)
+    )
+
+
+def _add(distance: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    """Sums of logarithms."""
+    index, exists = list_columns(positives)
+    is_negative, total = mask_to_float(negatives, distance), torch.zeros_like(distance[:, 0])
+    for column, is_positive in zip(distance.gather(1, index).unbind(dim=1), exists.unbind(dim=1), strict=True):
+        values = torch.linalg.vecdot(softplus(column[:, None] - distance), is_negative)
+        total = total + torch.where(is_positive, values, 0.0)
     return total
 
 
-def _expand(factors: Tensor) -> list[Tensor]:
-    """Coefficients of prod_p (1 + f_p t) - 1 from t to t^W, each (B, 1), for factors (B, W)."""
-    coefficients = torch.ones_like(factors[:, :1])
-    for factor in factors.unbind(dim=1):
-        coefficients = pad(coefficients, (0, 1)) + pad(coefficients * factor[:, None], (1, 0))
-    return [column[:, None] for column in coefficients[:, 1:].unbind(dim=1)]
+def _multiply(distance: Tensor, positives: Tensor, negatives: Tensor) -> RowResult:
+    """Logarithms of products, with derivatives: that of a triplet is x / (1 + x) with x = exp(d_ap) exp(-d_an)."""
+    index, exists = list_columns(positives)
+    far = distance.gather(1, index).exp() * exists  # (B, W), zero where there is no positive
+    near = distance.neg().exp_().mul_(mask_to_float(negatives, distance))  # (B, R)
+    total, slopes, pulls = torch.zeros_like(distance[:, 0]), torch.zeros_like(distance), []
+    for factors in far.split(_FACTORS, dim=1):
+        product = torch.ones_like(distance)
+        for factor in factors.unbind(dim=1):
+            share = near * factor[:, None]
+            above = share + 1.0
+            product *= above
+            pulls.append(share.div_(above).sum(dim=1))
+            slopes -= share
+        total += product.log_().sum(dim=1)
+    return RowResult(total, slopes.scatter_add_(1, index, torch.stack(pulls, dim=1)))
 
 
 class SoftMarginTriplet(Loss):

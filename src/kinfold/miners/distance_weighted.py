@@ -29,7 +29,8 @@ def negative_weights(
         return similarity
     near = negatives if upper_cutoff is None else negatives & (2.0 - 2.0 * similarity <= upper_cutoff**2)
     logs = mask_out(log_inverse_density(similarity, dim, lower_cutoff), near)
-    weights = (logs - logs.amax(dim=1, keepdim=True)).exp_()  # one everywhere in a row without a near negative
+    # one everywhere in a row without a near negative; e^-80 is far below rounding, and subnormal numbers are slow
+    weights = (logs - logs.amax(dim=1, keepdim=True)).clamp_(min=-80.0).exp_()
     return weights.mul_(fall_back(near, negatives).view(torch.uint8))
 
 
