@@ -1,12 +1,13 @@
 """Measure losses plain, inside torch.compile and with compiled tiles, in floors.
 
-    python -m benchmarks.compiled_losses                              # all losses on pairs, 640 x 1024 and 4096 x 128
+    python -m benchmarks.compiled_losses                              # all losses, 640 x 1024 and 4096 x 128
     python -m benchmarks.compiled_losses --ways 0 --size 1            # without compilers, 4096 x 128
     python -m benchmarks.compiled_losses --only supcon triplet --size 1
 
 One thread and processor time, so that other work on the machine matters little. Each number is the median of five
 rounds in which all ways take turns with the floor (normalize, one similarity matrix, the backward pass of its sum),
-with the smallest and the largest of them.
+with the smallest and the largest of them. Losses with class vectors have one class for 5 or 4 samples, and the floor
+compares samples with their class vectors.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 import kinfold
-from benchmarks.losses import floor, owns_proxies
+from benchmarks.losses import floor, make
 from benchmarks.timing import about
 
 SIZES = [(640, 1024, 5), (4096, 128, 4)]
@@ -28,13 +29,13 @@ ROUNDS = 5
 WAYS = ["plain", "torch.compile(loss)", "kinfold.losses.compile(loss)"]
 
 
-def make_way(way: str, name: str) -> Any:
+def make_way(way: str, name: str, num_classes: int, dim: int) -> Any:
     """The loss in one of the ways that are measured."""
     compilers: dict[str, Any] = {
         "torch.compile(loss)": torch.compile,
         "kinfold.losses.compile(loss)": kinfold.losses.compile,
     }
-    loss = kinfold.losses.create(name)
+    loss = make(name, {}, None, num_classes, dim)
     return compilers[way](loss) if way in compilers else loss
 
 
@@ -47,11 +48,15 @@ def measure(name: str, size: tuple[int, int, int], ways: list[str]) -> dict[str,
     def step(loss: Any) -> Callable[[], None]:
         def run() -> None:
             x.grad = None
+            loss.zero_grad()
             loss(x, labels).backward()
 
         return run
 
-    works = {"floor": floor(x, None)} | {way: step(make_way(way, name)) for way in ways}
+    classes = batch // per_class
+    vectors = getattr(make_way("plain", name, classes, dim), "proxies", None)
+    proxies = None if vectors is None else vectors.detach().clone().flatten(0, -2).requires_grad_()
+    works = {"floor": floor(x, proxies)} | {way: step(make_way(way, name, classes, dim)) for way in ways}
     first = {}
     for way, work in works.items():
         start = time.perf_counter()
@@ -101,7 +106,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("results/bench_compiled.json"), help="where the numbers go")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    names = arguments.only or [name for name in kinfold.list("losses") if not owns_proxies(name)]
+    names = arguments.only or kinfold.list("losses")
     results = []
     for size in (SIZES[i] for i in arguments.size):
         for name in names:

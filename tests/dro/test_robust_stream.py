@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kinfold.dro import KL, Average, ChiSquare, KLBall, Robust, Simplex, TopK, chi_square_stream, stream
+from kinfold.dro import KL, Average, ChiSquare, KLBall, Robust, Simplex, TopK, chi_square_stream, robust_stream, stream
 from kinfold.losses import Loss, tiles
 from tests.problems import batch, generator, gradient, make
 
@@ -93,6 +93,22 @@ def test_more_pairs_with_weight_than_a_list_should_hold(chosen, monkeypatch):
     monkeypatch.setattr(chi_square_stream, "LONGEST_LIST", 0)
     check(Robust("binomial", chosen), monkeypatch, X, Y)
     check(Robust("similarity-margin", chosen), monkeypatch, X, Y)
+
+
+def test_the_sample_of_a_large_batch_holds_many_of_the_losses_that_have_weight(monkeypatch):
+    monkeypatch.setattr(robust_stream, "_SAMPLE_ROWS", 4)
+    monkeypatch.setattr(robust_stream, "_SAMPLE_LOSSES", 16)
+    monkeypatch.setattr(robust_stream, "_SAMPLE_SHARE", 0.25)
+    samples = []
+    start = chi_square_stream.ChiSquareSolver.start
+    monkeypatch.setattr(
+        chi_square_stream.ChiSquareSolver, "start", lambda *args: samples.append(args[1:]) or start(*args)
+    )
+    x = torch.randn(200, 8, generator=generator(0), dtype=torch.float64)
+    gradient(Robust("similarity-margin", ChiSquare(effective="4b")), x, torch.arange(200) // 4)
+    ((losses, share),) = samples
+    assert 0.2 * 200**2 < len(losses) <= 0.25 * 200**2
+    assert share == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("chosen", SETS, ids=repr)

@@ -5,6 +5,7 @@ backward pass is a gather of their rows. The other sets end with a weight for ev
 tiles adds up the gradient.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 _Losses: TypeAlias = tuple[Tile, Tensor, Tensor, Tensor]  # of a tile: losses, positives, negatives
 
-# rows and columns of the sample that a first guess is taken from, and how many of its losses are used
-_SAMPLE = 512
+# A first guess is taken from a sample of some rows and columns, of whose losses so many are used. Where few pairs have
+# weight, a small share of a large batch holds too few of them: the chi-square ball of 32,768 rows gives weight to 2 of
+# 2^14 losses, and a guess from them was wrong, so that many more passes were needed.
+_SAMPLE_ROWS = 512
 _SAMPLE_LOSSES = 2**14
+_SAMPLE_SHARE = 2**-10
+_MOST_SAMPLE_LOSSES = 2**20
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class RobustStream:
         sample, share = self._read_sample(x, y) if tiles is None else (tiles, 1.0 / self.count_copies())
         for group in groups:
             losses = torch.cat([part[group.select(*masks)] for _, part, *masks in sample])
-            step = max(1, losses.shape[0] // _SAMPLE_LOSSES)
+            step = max(1, losses.shape[0] // _count_sample(x.shape[0] * y.shape[0]))
             losses = losses[::step]
             group.solver.start(losses, share / step)
 
@@ -154,7 +159,8 @@ class RobustStream:
     def _read_sample(self, x: Tensor, y: Tensor) -> tuple[list[_Losses], float]:
         """Losses and masks of some rows with some columns, and the share of all pairs that they are."""
         generator = torch.Generator().manual_seed(0)
-        rows, columns = (torch.randperm(size, generator=generator)[:_SAMPLE].to(x.device) for size in (len(x), len(y)))
+        most = max(_SAMPLE_ROWS, math.isqrt(_count_sample(len(x) * len(y))))
+        rows, columns = (torch.randperm(size, generator=generator)[:most].to(x.device) for size in (len(x), len(y)))
         relation = self.outer.source.index(rows, columns)
         scored = self.pair_loss.scoring.measure_tile(x[rows], y[columns], relation.includes)
         labels = None if self.outer.batch.labels is None else self.outer.batch.labels[rows, None]
@@ -197,6 +203,11 @@ class RobustStream:
         labels = None if self.outer.batch.labels is None else self.outer.batch.labels[pairs.rows][None]
         scored = ScoredPairs(scores[None], positives, ~positives, labels=labels)
         return (self.pair_loss.terms(scored).values.squeeze(0) * pairs.weights.to(scores)).sum()
+
+
+def _count_sample(pairs: int) -> int:
+    """How many losses are used of a sample of so many pairs."""
+    return min(_MOST_SAMPLE_LOSSES, max(_SAMPLE_LOSSES, int(pairs * _SAMPLE_SHARE)))
 
 
 @dataclass(frozen=True)

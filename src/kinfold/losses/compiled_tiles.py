@@ -33,7 +33,10 @@ MAX_SHAPES = 8
 # Smaller tiles are not compiled: they take a millisecond.
 MIN_PAIRS = 2**14
 # how often a tile is timed each way
-_TRIALS = 3
+_TRIALS = 5
+# A compiled tile must take at most this share of the time of a plain one. Two timings of the same tile differ by a few
+# percent, and one of them must not decide for a compiled tile that is slower in most batches.
+_GAIN = 0.95
 # largest difference between a compiled tile and a plain one, relative to the length of the gradient
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
 # Small sums, such as those over the positives of a row, are computed once for a row and not again for each of its
@@ -244,7 +247,7 @@ class CompiledStep:
             "compiled tiles %s of %s in %.1f s; a tile takes %.2f ms, without the compiler %.2f ms",
             *(shape, name, time.perf_counter() - start, *(1e3 * part for part in seconds)),
         )
-        return run if seconds[0] < seconds[1] else None
+        return run if seconds[0] < _GAIN * seconds[1] else None
 
 
 def _list_options(loss: nn.Module) -> tuple[tuple[str, str, str], ...]:

@@ -14,13 +14,13 @@ class RowResult(NamedTuple):
 
     Attributes:
         values: (B,).
-        slopes: Derivative of the value of a row by its entries, (B, R), or by the columns `index` of it, (B, W).
-        index: Columns (B, W), if all other derivatives are zero. A column may occur twice.
+        slopes: Derivative of the value of a row by its entries, (B, R), or by the columns listed for it, (B, W).
+        columns: (B, W), if all other derivatives are zero. A column may occur twice.
     """
 
     values: Tensor
     slopes: Tensor
-    index: Tensor | None = None
+    columns: Tensor | None = None
 
 
 PlainRows: TypeAlias = Callable[[Tensor], Tensor]
@@ -44,19 +44,19 @@ def compute_rows(entries: Tensor, fast: FastRows, plain: PlainRows) -> Tensor:
 class _RowFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, entries: Tensor, fast: FastRows, plain: PlainRows) -> Tensor:
-        values, slopes, index = fast(entries)
-        ctx.save_for_backward(entries, slopes, index)
+        values, slopes, columns = fast(entries)
+        ctx.save_for_backward(entries, slopes, columns)
         ctx.plain = plain
         return values
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        entries, slopes, index = ctx.saved_tensors
+        entries, slopes, columns = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
             leaf = entries.view_as(entries)
             again = ctx.plain(leaf)
             return *torch.autograd.grad(again, leaf, outer[0], create_graph=True), None, None
         gradient = slopes * outer[0][:, None]
-        if index is not None:
-            gradient = torch.zeros_like(entries).scatter_add_(1, index, gradient)
+        if columns is not None:
+            gradient = torch.zeros_like(entries).scatter_add_(1, columns, gradient)
         return gradient, None, None

@@ -39,9 +39,7 @@ def soft_margin_triplets(distance: Tensor, positives: Tensor, negatives: Tensor,
     """
     if not on_sphere:
         return _add(distance, positives, negatives)
-    return compute_rows(
-        distance, lambda d: _multiply(d, positives, negatives), lambda d: _add(d, positives, negatives)
-    )
+    return compute_rows(distance, lambda d: _multiply(d, positives, negatives), lambda d: _add(d, positives, negatives))
 
 
 def _add(distance: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
@@ -60,7 +58,7 @@ def _multiply(distance: Tensor, positives: Tensor, negatives: Tensor) -> RowResu
     far = distance.gather(1, index).exp() * exists  # (B, W), zero where there is no positive
     near = distance.neg().exp_().mul_(mask_to_float(negatives, distance))  # (B, R)
     total, slopes, pulls = torch.zeros_like(distance[:, 0]), torch.zeros_like(distance), []
-    for factors in far.split(_FACTORS, dim=1):
+    for factors in torch.split(far, _FACTORS, dim=1):
         product = torch.ones_like(distance)
         for factor in factors.unbind(dim=1):
             share = near * factor[:, None]
