@@ -58,7 +58,7 @@ def test_taken_steps_are_significant_and_the_others_are_not(tmp_path, plan):
     plan(SMALL)
     adaptation = kinfold.adapt(*noisy_classes(), tmp_path / "run")
     tested = adaptation.steps[1:]
-    assert [row.taken for row in tested] == [row.p < row.level for row in tested]
+    assert [row.taken for row in tested] == [row.p < row.level and not row.lower for row in tested]
     assert adaptation.winner == [row.step for row in tested if row.taken][-1]
 
 

@@ -8,9 +8,10 @@ import torch
 from PIL import Image
 
 import kinfold
-from kinfold.adaptation.candidates import IMAGE_STEPS
+from kinfold.adaptation.candidates import IMAGE_STEPS, LinearCandidate, list_tuned_candidates
 from kinfold.adaptation.image_network import ImageNetwork
 from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, make_plan
+from tests.models.test_image_processors import tiny_vit
 
 PLAN = AdaptationPlan(2, 1, 4, 1, False, max_rows=600, threads=1, tune_steps=2)
 
@@ -50,7 +51,7 @@ def whole(tmp_path_factory, photos, plan):
 def adapt(photos, folder, **options):
     dataset = kinfold.data.load("folder", photos)
     source = {"name": "folder", "root": str(photos)}
-    return kinfold.adapt(dataset, folder=folder, backbone="conv4", source=source, **options)
+    return kinfold.adapt(dataset, folder=folder, source=source, **{"backbone": "conv4", **options})
 
 
 def test_a_folder_of_images_becomes_a_run_that_embeds_images(photos, whole):
@@ -111,6 +112,42 @@ def test_fine_tuning_that_wins_trains_the_last_stages_alone(tmp_path, photos, mo
     assert changed == {"block3", "block4"}
     assert adaptation.run.config.model.frozen_stages == -2
     assert adaptation.embed(next(photos.rglob("*.png"))).shape[0] == 1
+
+
+def test_adapters_are_a_candidate_for_a_backbone_with_attention_and_are_trained_alone_where_they_win(
+    tmp_path, photos, monkeypatch
+):
+    pytest.importorskip("peft")
+    pytest.importorskip("transformers")
+    from kinfold.adaptation import image_network
+
+    raced, measure = [], image_network.Tuner.measure
+
+    def prefer_adapters(self, split, candidate, steps, every, limit=None):
+        raced.append(candidate.name)
+        measured = measure(self, split, candidate, steps, every, limit)  # really trained
+        score = 3.0 + split.number / 100 if candidate.lora_rank else 1.0
+        return [[{"recall@1": score, "map@r": score}] for _ in measured]
+
+    monkeypatch.setattr(image_network.Tuner, "measure", prefer_adapters)
+    folder = tiny_vit(tmp_path / "vit", size={"height": 32, "width": 32})
+    adaptation = adapt(photos, tmp_path / "run", backbone=f"transformers/{folder}", weights="pretrained")
+    assert any("last 2 stages" in name for name in raced)
+    assert adaptation.winner == "fine-tuning"
+    assert "adapters of rank 8" in adaptation.steps[-1].candidate
+    start = kinfold.models.create(f"transformers/{folder}", weights="pretrained").backbone.state_dict()
+    trained = adaptation.run.model().backbone.state_dict()
+    adapters = [name for name in trained if "lora_" in name]
+    assert adapters
+    assert all(torch.equal(trained[name.replace(".base_layer", "")], start[name]) for name in start if name in trained)
+    assert any(trained[name].any() for name in adapters if "lora_B" in name)  # these start at zero
+    assert adaptation.run.config.lora.rank == 8
+    assert adaptation.embed(next(photos.rglob("*.png"))).shape[0] == 1
+
+
+def test_a_backbone_without_attention_is_tuned_at_two_rates():
+    names = [candidate.name for candidate in list_tuned_candidates(LinearCandidate("pca"), "margin", 16, 4)]
+    assert names == ["margin, last 2 stages, rate 0.0001", "margin, last 2 stages, rate 2e-05"]
 
 
 def test_too_few_classes_return_the_backbone_as_it_is(tmp_path, photos):

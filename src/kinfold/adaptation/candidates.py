@@ -33,6 +33,7 @@ _SECOND_START = 0.5
 _MAX_HEAD_DIM = 512
 _TUNED_STAGES = 2
 _TUNING_RATES = (1e-4, 2e-5)
+_LORA_RATE, _LORA_RANK = 5e-4, 8  # adapters start at zero and take larger steps than weights
 _SETTINGS = [
     (loss, rate, batch, (ranks[0], ranks[1], ranks[2]))
     for (loss, rate, batch), ranks in zip(
@@ -128,26 +129,29 @@ class HeadCandidate:
 
 @dataclass(frozen=True)
 class TunedCandidate:
-    """An image network whose head starts from a linear map, and whose last stages are trained with it.
+    """An image network whose head starts from a linear map, and whose last stages or adapters are trained with it.
 
     Attributes:
         start: The linear map.
         loss: A registered loss.
         lr: Learning rate.
         frozen_stages: As in [model].
+        lora_rank: Rank of low-rank adapters in a backbone that is frozen otherwise; 0 has none.
         batch_size: Images in a batch, at most.
     """
 
     start: LinearCandidate
     loss: str
     lr: float
-    frozen_stages: int
+    frozen_stages: int = 0
+    lora_rank: int = 0
     batch_size: int = 40
 
     @property
     def name(self) -> str:
         """A short description, unique among the candidates of a step."""
         trained = f"last {-self.frozen_stages} stages" if self.frozen_stages else "all stages"
+        trained = f"adapters of rank {self.lora_rank}" if self.lora_rank else trained
         return f"{self.loss}, {trained}, rate {self.lr:g}"
 
     def tables(self, model: Mapping[str, Any], batch_shape: tuple[int, int], steps: int, seed: int) -> dict[str, Any]:
@@ -159,7 +163,9 @@ class TunedCandidate:
             steps: Training steps.
             seed: Seed of the run.
         """
+        adapters = {"lora": {"rank": self.lora_rank}} if self.lora_rank else {}
         return {
+            **adapters,
             "seed": seed,
             "model": {**model, "head": "linear", "frozen_stages": self.frozen_stages, "init_length": "auto"},
             "loss": {"name": self.loss},
@@ -222,7 +228,9 @@ def list_residual_candidates(finalists: Sequence[HeadCandidate]) -> list[HeadCan
     return [*dict.fromkeys(candidates)]
 
 
-def list_tuned_candidates(start: LinearCandidate, loss: str, width: int, stages: int) -> list[TunedCandidate]:
+def list_tuned_candidates(
+    start: LinearCandidate, loss: str, width: int, stages: int, has_attention: bool = False
+) -> list[TunedCandidate]:
     """List the candidates of fine-tuning.
 
     Args:
@@ -230,8 +238,12 @@ def list_tuned_candidates(start: LinearCandidate, loss: str, width: int, stages:
         loss: The loss that won the race of heads.
         width: Columns of the features.
         stages: Stages of the backbone; of most, the last two are trained.
+        has_attention: Whether adapters can be added to its attention; these are the second candidate then.
     """
     dim = _MAX_HEAD_DIM if width > _MAX_HEAD_DIM else None
     frozen = -_TUNED_STAGES if stages > _TUNED_STAGES else 0
     start = replace(start, dim=dim) if start.dim is None else start
-    return [TunedCandidate(start, loss, rate, frozen) for rate in _TUNING_RATES]
+    candidates = [TunedCandidate(start, loss, rate, frozen) for rate in _TUNING_RATES]
+    return (
+        [candidates[0], TunedCandidate(start, loss, _LORA_RATE, lora_rank=_LORA_RANK)] if has_attention else candidates
+    )

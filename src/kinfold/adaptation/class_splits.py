@@ -10,6 +10,7 @@ from kinfold.seeding import derive_generator
 
 FOLDS = 4  # of a repeat; two of each half of the classes
 MIN_CLASSES = 2 * FOLDS  # two classes in each fold: with one, every neighbor is right
+_DIRECTIONS = 3  # of class means, of which a division into neighbors draws a combination
 _SPLIT_SEED = 301  # tells these draws from all other draws of a seed
 
 
@@ -30,15 +31,20 @@ class ClassSplit:
     held_out: tuple[int, ...]
 
 
-def split_training_classes(classes: int, repeats: int, seed: int) -> list[ClassSplit]:
+def split_training_classes(class_means: Array, repeats: int, seed: int) -> list[ClassSplit]:
     """Draw repeated splits of classes.
 
     The classes are divided into two halves once. Each repeat divides each half into two folds, so that no fold has
     classes of both halves. A candidate that was selected by its scores on folds of one half is measured on folds of the
     other, and the selection does not flatter the measurement.
 
+    Classes that a space will meet later may be like the training classes or unlike them, and a map such as LDA helps
+    with the first and hurts with the second. So every other division of a half is one into neighbors: classes on one
+    side of a direction in which class means vary much, and those on the other side. The halves are divided in this way
+    too. The remaining divisions are random.
+
     Args:
-        classes: Number of training classes.
+        class_means: One row for each class in the input space, (C, d).
         repeats: Number of repeats, each with four splits.
         seed: Seed of the draws.
 
@@ -49,25 +55,49 @@ def split_training_classes(classes: int, repeats: int, seed: int) -> list[ClassS
         ValueError: There are fewer than eight classes.
 
     Examples:
-        >>> [split.held_out for split in split_training_classes(8, repeats=1, seed=0)]
-        [(0, 4), (1, 7), (5, 6), (2, 3)]
+        >>> means = np.arange(8.0)[:, None]
+        >>> [split.held_out for split in split_training_classes(means, repeats=1, seed=1)]
+        [(2, 3), (0, 1), (5, 6), (4, 7)]
     """
+    classes = len(class_means)
     if classes < MIN_CLASSES:
         raise ValueError(
             f"{classes} training classes are too few to hold some out: {MIN_CLASSES} are needed, two in each of "
             f"{FOLDS} folds"
         )
-    order = torch.randperm(classes, generator=derive_generator(seed, _SPLIT_SEED)).tolist()
-    halves = (order[: classes // 2], order[classes // 2 :])
+    generator = derive_generator(seed, _SPLIT_SEED)
+    halves = _divide(np.arange(classes), _find_directions(class_means), generator)
+    directions = [_find_directions(class_means[members]) for members in halves]
     splits: list[ClassSplit] = []
     for repeat in range(repeats):
         for half, members in enumerate(halves):
             generator = derive_generator(seed, _SPLIT_SEED, repeat, half)
-            drawn = [members[position] for position in torch.randperm(len(members), generator=generator).tolist()]
-            middle = len(drawn) // 2
-            for fold in (drawn[:middle], drawn[middle:]):
-                splits.append(ClassSplit(len(splits), repeat, half, tuple(sorted(fold))))
+            by_neighbors = (repeat + half) % 2 == 0
+            for fold in _divide(members, directions[half] if by_neighbors else None, generator):
+                splits.append(ClassSplit(len(splits), repeat, half, tuple(sorted(fold.tolist()))))
     return splits
+
+
+def _find_directions(class_means: Array) -> Array:
+    """Return the positions of classes in the leading principal directions of their means, (C, at most 3)."""
+    centered = class_means - class_means.mean(axis=0)
+    if len(centered) > centered.shape[1]:
+        positions: Array = centered @ np.linalg.eigh(centered.T @ centered)[1][:, -_DIRECTIONS:]
+    else:
+        values, vectors = np.linalg.eigh(centered @ centered.T)
+        positions = vectors[:, -_DIRECTIONS:] * np.sqrt(values[-_DIRECTIONS:].clip(min=0.0))
+    return positions
+
+
+def _divide(members: Array, directions: Array | None, generator: torch.Generator) -> tuple[Array, Array]:
+    """Divide classes into two parts of equal size: at random, or along a random combination of directions."""
+    if directions is None:
+        order = torch.randperm(len(members), generator=generator).numpy()
+    else:
+        weights = torch.randn(directions.shape[1], generator=generator, dtype=torch.float64).numpy()
+        order = np.argsort(directions @ weights, kind="stable")
+    middle = len(members) // 2
+    return members[order[:middle]], members[order[middle:]]
 
 
 def choose_rows(labels: Array, split: ClassSplit, seed: int, limit: int) -> tuple[Array, Array]:

@@ -80,19 +80,18 @@ def select_candidate(scores: Scores, splits: Sequence[int]) -> str:
     return max(means, key=lambda name: means[name])
 
 
-def cross_fit(scores: Sequence[Scores], splits: Sequence[ClassSplit]) -> dict[int, float]:
-    """Return an unbiased score of each split: that of the candidate which is best on the other half of the classes.
+def cross_fit(scores: Sequence[Scores], splits: Sequence[ClassSplit]) -> list[str]:
+    """Choose the candidate of each half of the classes; it is measured on the folds of the other half.
 
     Args:
         scores: For each half, the scores of the candidates that were proposed with its classes alone.
-        splits: The splits to score.
+        splits: The splits that have scores.
 
     Returns:
-        Split -> score.
+        For each half, the candidate with the best scores on its folds.
     """
     halves = [[split.number for split in splits if split.half == half] for half in (0, 1)]
-    selected = [scores[half][select_candidate(scores[half], halves[half])] for half in (0, 1)]
-    return {split.number: selected[1 - split.half][split.number] for split in splits}
+    return [select_candidate(scores[half], halves[half]) for half in (0, 1)]
 
 
 def compute_level(steps: int, is_improved: bool) -> float:

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from kinfold.adaptation.candidates import PER_CLASS, TunedCandidate
+from kinfold.adaptation.candidates import PER_CLASS, LinearCandidate, TunedCandidate, list_tuned_candidates
 from kinfold.adaptation.class_splits import ClassSplit
 from kinfold.adaptation.measuring import Measurer, run_and_record
 from kinfold.adaptation.plan import TUNE_MEASUREMENTS
@@ -23,6 +24,7 @@ from kinfold.metrics import Distance
 from kinfold.models import create
 from kinfold.models.backbone import Backbone
 from kinfold.models.initialization import load_linear_map
+from kinfold.models.lora import find_attention, has_peft
 from kinfold.models.precomputed import PrecomputedFeatures
 from kinfold.training import Run
 from kinfold.training.batch_shape import fit_batch_shape
@@ -124,7 +126,7 @@ class ImageNetwork:
 
 
 class Tuner:
-    """Fine-tunes the last stages of a backbone on splits of the training images.
+    """Fine-tunes the last stages of a backbone, or adapters in it, on splits of the training images.
 
     Args:
         network: The backbone.
@@ -135,9 +137,16 @@ class Tuner:
     def __init__(self, network: ImageNetwork, images: Dataset, measurer: Measurer) -> None:
         self.network, self.images, self.measurer = network, images, measurer
 
-    def count_stages(self) -> int:
-        """Return the number of stages of the backbone."""
-        return len(self.network.create_backbone().stages)
+    def list_candidates(self, start: LinearCandidate, loss: str) -> list[TunedCandidate]:
+        """List what is trained, with a head that starts from a linear map: the last stages, or adapters."""
+        backbone = self._backbone
+        return list_tuned_candidates(
+            start, loss, self.measurer.width, len(backbone.stages), bool(find_attention(backbone)) and has_peft()
+        )
+
+    @cached_property
+    def _backbone(self) -> Backbone:
+        return self.network.create_backbone()
 
     def measure(
         self, split: ClassSplit, candidate: TunedCandidate, steps: int, every: int, limit: int | None = None

@@ -1,13 +1,21 @@
 """The ladder: input, linear maps, trained heads; each step is taken only if it is significantly better."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from statistics import fmean
 
 from kinfold.adaptation.candidates import AS_GIVEN, IMAGE_STEPS, STEPS, LinearCandidate
 from kinfold.adaptation.class_splits import ClassSplit
-from kinfold.adaptation.decisions import compute_level, corrected_test, cross_fit, select_candidate
+from kinfold.adaptation.decisions import (
+    LEVEL,
+    CorrectedTest,
+    compute_level,
+    corrected_test,
+    cross_fit,
+    select_candidate,
+)
 from kinfold.adaptation.folder import AdaptationFolder
 from kinfold.adaptation.image_network import Tuner
 from kinfold.adaptation.linear_stage import LinearStage
@@ -16,6 +24,9 @@ from kinfold.adaptation.plan import AdaptationPlan
 from kinfold.adaptation.race import Winner
 from kinfold.adaptation.recording import Measured, Recorder, Report
 from kinfold.adaptation.trained_stages import TrainedStages
+
+Values = Mapping[str, float]  # metric -> value
+SplitMetrics = Mapping[int, Values]
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class LadderRow:
         taken: Whether the step was taken.
         seconds: Time of its measurements.
         note: Why it was skipped.
+        lower: Metrics that are significantly lower than those of the input, so that the step was not taken.
     """
 
     step: str
@@ -49,6 +61,7 @@ class LadderRow:
     taken: bool = False
     seconds: float = 0.0
     note: str = ""
+    lower: Sequence[str] = ()
 
 
 class Ladder:
@@ -82,9 +95,9 @@ class Ladder:
         """Take every step that helps; `rows` tells what was tried."""
         steps = [name for name in self.steps if name not in self.trained.list_skipped()]
         self.linear.measure()
-        measured = self.linear.measured
-        incumbent = self.recorder.score_all({AS_GIVEN: measured[AS_GIVEN]})[AS_GIVEN]
-        self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, incumbent, [measured] * 2, self.splits))
+        self._input = self.linear.measured[AS_GIVEN]
+        incumbent: SplitMetrics = self._input
+        self.rows.append(self._describe(AS_GIVEN, AS_GIVEN, incumbent, self.splits))
         winner = Winner(LinearCandidate(None))
         for step in self.steps:
             self.recorder.seconds = 0.0
@@ -107,52 +120,35 @@ class Ladder:
         step: str,
         proposals: Sequence[Measured],
         splits: Sequence[ClassSplit],
-        incumbent: dict[int, float],
+        incumbent: SplitMetrics,
         steps: int,
-    ) -> tuple[bool, dict[int, float]]:
-        """Add the row of a step; return whether it was taken, and the scores that the next step must beat."""
+    ) -> tuple[bool, SplitMetrics]:
+        """Add the row of a step; return whether it was taken, and the metrics that the next step must beat."""
         scores = [self.recorder.score_all(proposal) for proposal in proposals]
-        honest = cross_fit(scores, splits)
-        test = corrected_test([honest[split.number] - incumbent[split.number] for split in splits])
+        selected = cross_fit(scores, splits)
+        honest = {split.number: proposals[1 - split.half][selected[1 - split.half]][split.number] for split in splits}
+        test = self._compare(honest, incumbent, self.recorder.score)
         level = compute_level(steps, any(row.taken for row in self.rows))
-        everything = {**scores[0], **scores[1]}
-        best = select_candidate(everything, [split.number for split in splits])
-        taken = test.p < level
-        row = self._describe(step, best, honest, proposals, splits)
-        self.rows.append(
-            LadderRow(
-                step,
-                best,
-                row.score,
-                row.half_width,
-                row.metrics,
-                test.difference,
-                test.half_width,
-                test.p,
-                level,
-                taken,
-                row.seconds,
-            )
+        best = select_candidate({**scores[0], **scores[1]}, [split.number for split in splits])
+        lower = tuple(
+            metric
+            for metric in self.recorder.metrics
+            if self._compare(self._input, honest, itemgetter(metric)).p < LEVEL
         )
+        taken = test.p < level and not lower
+        row = self._describe(step, best, honest, splits)
+        row = replace(row, gain=test.difference, gain_half_width=test.half_width, p=test.p, level=level)
+        self.rows.append(replace(row, taken=taken, lower=lower))
         return taken, honest if taken else incumbent
 
-    def _describe(
-        self,
-        step: str,
-        candidate: str,
-        honest: dict[int, float],
-        proposals: Sequence[Measured],
-        splits: Sequence[ClassSplit],
-    ) -> LadderRow:
-        test = corrected_test([honest[split.number] for split in splits])
-        metrics = {}
-        for metric in self.recorder.metrics:
-            if step == AS_GIVEN:
-                metrics[metric] = fmean(proposals[0][AS_GIVEN][split.number][metric] for split in splits)
-                continue
-            halves = [[split.number for split in splits if split.half == half] for half in (0, 1)]
-            selected = [select_candidate(self.recorder.score_all(proposals[half]), halves[half]) for half in (0, 1)]
-            metrics[metric] = fmean(
-                proposals[1 - split.half][selected[1 - split.half]][split.number][metric] for split in splits
-            )
+    @staticmethod
+    def _compare(first: SplitMetrics, second: SplitMetrics, score: Callable[[Values], float]) -> CorrectedTest:
+        """Test whether the first is better than the second, on the splits that both have."""
+        numbers = [number for number in first if number in second]
+        return corrected_test([score(first[number]) - score(second[number]) for number in numbers])
+
+    def _describe(self, step: str, candidate: str, measured: SplitMetrics, splits: Sequence[ClassSplit]) -> LadderRow:
+        values = [measured[split.number] for split in splits]
+        test = corrected_test([self.recorder.score(each) for each in values])
+        metrics = {metric: fmean(each[metric] for each in values) for metric in self.recorder.metrics}
         return LadderRow(step, candidate, test.difference, test.half_width, metrics, seconds=self.recorder.seconds)

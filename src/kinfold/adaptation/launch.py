@@ -27,8 +27,10 @@ from kinfold.adaptation.recording import Recorder, Report
 from kinfold.adaptation.result import Adaptation
 from kinfold.adaptation.trial import run_trial
 from kinfold.adaptation.verdict import explain_few_classes, phrase_test, phrase_verdict
-from kinfold.data import Dataset, Rows, convert
+from kinfold.data import Dataset, Rows, convert, create_dataset
+from kinfold.data.class_shift import average_classes
 from kinfold.data.fingerprint import compute_fingerprint
+from kinfold.data.items import Array
 from kinfold.data.labeled import find_reader
 from kinfold.files.documents import nan_to_null
 from kinfold.metrics import Distance
@@ -134,7 +136,7 @@ def adapt(
             winner, ladder_rows = Winner(LinearCandidate(None)), [LadderRow(AS_GIVEN, note=reason)]
             verdict = f"{reason}. Nothing was tried, and the input space is returned."
         else:
-            splits = split_training_classes(classes, _MAX_REPEATS, seed)
+            splits = split_training_classes(_average_classes(rows, row_labels), _MAX_REPEATS, seed)
             max_rows = _MAX_ROWS if network is None else MAX_IMAGES
             measurer = Measurer(rows, row_labels, splits, metrics, distance, seed, max_rows)
             tuner = None if network is None else Tuner(network, dataset.subset("train"), measurer)
@@ -198,6 +200,10 @@ def _get_training_rows(dataset: Dataset) -> tuple[Tensor, Tensor]:
     if not rows.isfinite().all():
         raise ValueError(f"{dataset.name} has rows with NaN or infinite values: leave them out")
     return rows, subset.labels
+
+
+def _average_classes(rows: Tensor, labels: Tensor) -> Array:
+    return average_classes(create_dataset("X", Rows(rows.numpy()), labels.numpy(), np.full(len(rows), "train")))
 
 
 def _check_plan(files: AdaptationFolder, dataset: Dataset, settings: Mapping[str, Any]) -> None:

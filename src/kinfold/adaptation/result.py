@@ -94,7 +94,7 @@ def _format_row(row: LadderRow, metrics: Sequence[str]) -> list[str]:
         *(f"{100 * row.metrics[name]:.2f}" for name in metrics),
         gain,
         f"{row.p:.2g}" if tested else "",
-        ("yes" if row.taken else "no") if tested else "",
+        (f"no: lower {' and '.join(row.lower)}" if row.lower else "yes" if row.taken else "no") if tested else "",
         f"{row.seconds:.0f}",
     ]
 

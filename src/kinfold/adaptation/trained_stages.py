@@ -7,7 +7,6 @@ from kinfold.adaptation.candidates import (
     HeadCandidate,
     list_head_candidates,
     list_residual_candidates,
-    list_tuned_candidates,
 )
 from kinfold.adaptation.class_splits import ClassSplit
 from kinfold.adaptation.image_network import Tuner
@@ -88,7 +87,6 @@ class TrainedStages:
         finalists = []
         for half in (0, 1):
             loss = self._heads[half].loss if self._heads else "margin"
-            start, width = self.linear.choose_start(half), self.measurer.width
-            field = list_tuned_candidates(start, loss, width, self.tuner.count_stages())
+            field = self.tuner.list_candidates(self.linear.choose_start(half), loss)
             finalists.append(race.run(half, field, [(race.list_folds(half)[:1], every)]))
         return *race.measure_finalists(finalists, steps, every), race.splits

@@ -2,7 +2,7 @@
 
 import time
 
-from kinfold.adaptation.candidates import list_head_candidates, list_tuned_candidates
+from kinfold.adaptation.candidates import list_head_candidates
 from kinfold.adaptation.image_network import Tuner
 from kinfold.adaptation.linear_stage import LinearStage, measure_maps
 from kinfold.adaptation.measuring import Measurer
@@ -27,8 +27,7 @@ def run_trial(measurer: Measurer, recorder: Recorder, tuner: Tuner | None = None
     tuning = (0.0, 0.0)
     if tuner is not None:
         start_map = next(iter(stage.candidates.values()))
-        tuned = list_tuned_candidates(start_map, "margin", measurer.width, tuner.count_stages())[0]
-        tuning = tuner.time_training(split, tuned)
+        tuning = tuner.time_training(split, tuner.list_candidates(start_map, "margin")[0])
     elapsed, used = time.perf_counter() - wall, time.process_time() - processor
     step = max(1e-4, (seconds[2] - seconds[1]) / (_STEPS[2] - _STEPS[1]))
     overhead = max(0.0, seconds[1] - _STEPS[1] * step)

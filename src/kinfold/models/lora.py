@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from torch import nn
 
@@ -39,11 +40,10 @@ def add_adapters(
     """
     peft = import_optional("peft", "peft", "lora", "[lora]")
     network = backbone.get_network()
-    layers = [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     endings = tuple(targets) or ATTENTION
-    chosen = [name for name in layers if name.endswith(tuple(f".{each}" for each in endings)) or name in endings]
+    chosen = _find_layers(network, endings)
     if not chosen:
-        kinds = sorted({name.rpartition(".")[2] for name in layers})
+        kinds = sorted({name.rpartition(".")[2] for name in _list_layers(network)})
         raise ValueError(
             f"no layer of the backbone ends in {', '.join(endings)}, so [lora] has nothing to adapt; set lora.targets "
             f"to some of {', '.join(kinds[:12])}"
@@ -54,3 +54,22 @@ def add_adapters(
     with use_seed(seed, 2), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about models of peft's own, which this is not
         peft.inject_adapter_in_model(config, network)
+
+
+def find_attention(backbone: Backbone) -> list[str]:
+    """Return the names of the layers that get an adapter by default; none in a network without attention."""
+    return _find_layers(backbone.get_network(), ATTENTION)
+
+
+def has_peft() -> bool:
+    """Return whether peft is installed."""
+    return find_spec("peft") is not None
+
+
+def _list_layers(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+
+
+def _find_layers(network: nn.Module, endings: Sequence[str]) -> list[str]:
+    suffixes = tuple(f".{ending}" for ending in endings)
+    return [name for name in _list_layers(network) if name.endswith(suffixes) or name in endings]
