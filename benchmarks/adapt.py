@@ -6,11 +6,11 @@
 An argument is a feature file with a split column, a file of gray images (arrays x, cls and test), whose pixels are the
 features, or one of the built-in sets: `glyphs` (pixels of drawn characters), `digits` (of scikit-learn; classes 0 to 4
 train) and `docstrings` (TF-IDF and SVD of docstrings of installed packages; a class is a module). A feature file whose
-name ends in -reversed, as in cub-reversed=CUB.npz, trains on its test classes and tests on the others. `adapt` gets minutes,
-or a plan with a fixed number of steps, which a busy machine does not change. Baselines: as given, half and full
-whitening, LDA over shrinkages, and the recipe `features` with margin, multi-similarity and proxy-anchor. The baseline
-is chosen by recall@1 + map@r on a fifth of the training classes, fitted to all of them and measured on the test
-classes. Results that --out already holds are kept, so that a killed process continues. With --write the table replaces
+name ends in -reversed, as in cub-reversed=CUB.npz, trains on its test classes and tests on the others. `adapt` gets
+minutes, or a plan with a fixed number of steps, which a busy machine does not change. Baselines: as given, half and
+full whitening, LDA over shrinkages, and the recipe `features` with margin, multi-similarity and proxy-anchor. The
+baseline is chosen by recall@1 + map@r on a fifth of the training classes, fitted to all of them and measured on the
+test classes. Results that --out already holds are kept, so that a killed process continues. With --write the table replaces
 the one in a page, between the lines `<!-- table of benchmarks.adapt -->` and `<!-- end of table -->`.
 """
 

@@ -62,6 +62,25 @@ def test_taken_steps_are_significant_and_the_others_are_not(tmp_path, plan):
     assert adaptation.winner == [row.step for row in tested if row.taken][-1]
 
 
+@pytest.mark.parametrize("lost", [0.0, 0.1])
+def test_a_step_that_lowers_a_metric_below_the_input_is_not_taken(lost, tmp_path, plan, monkeypatch):
+    from kinfold.adaptation.measuring import Measurer
+
+    def pretend(self, split, candidates):
+        jitter = split.number / 1000
+        gained = {"recall@1": 0.8 - lost + (-1) ** split.number * jitter, "map@r": 0.9 + jitter}
+        return {each.name: {"recall@1": 0.8, "map@r": 0.4} if each.kind is None else gained for each in candidates}
+
+    plan(LINEAR)
+    monkeypatch.setattr(Measurer, "measure_linear", pretend)
+    adaptation = kinfold.adapt(*noisy_classes(), tmp_path / "run")
+    row = adaptation.steps[1]
+    assert row.p < row.level
+    assert [*row.lower] == (["recall@1"] if lost else [])
+    assert adaptation.improved != bool(lost)
+    assert ("no: lower recall@1" in adaptation.table()) == bool(lost)
+
+
 @pytest.mark.parametrize("shuffles", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_shuffled_labels_return_the_input_space_in_the_words_that_training_does_not_help(tmp_path, plan, shuffles):
     plan(LINEAR)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from kinfold.adaptation.candidates import STEPS
 from kinfold.adaptation.class_splits import choose_rows, split_training_classes
-from kinfold.adaptation.decisions import LEVEL, compute_level, corrected_test, cross_fit, select_candidate
+from kinfold.adaptation.decisions import corrected_test, cross_fit, select_candidate
 
 
 def draw_means(classes, width=6):
@@ -106,8 +105,3 @@ def test_overlapping_splits_without_a_difference_are_significant_no_more_often_t
         naive += mean / error > 1.796
     assert taken / trials <= 0.07
     assert naive / trials > 0.15  # what the correction is for
-
-
-def test_the_level_is_shared_until_a_step_was_taken():
-    assert compute_level(len(STEPS), False) * len(STEPS) == pytest.approx(LEVEL)
-    assert compute_level(len(STEPS), True) == LEVEL

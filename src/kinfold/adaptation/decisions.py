@@ -1,5 +1,8 @@
 """The rule that takes a step of the ladder: selection by one half of the classes, a test on the other.
 
+First two tests say whether anything helps at all, the best linear map and the best trained space, at half of the level
+each. Only then each step is tested against the last one that was taken.
+
 Splits of the same classes overlap, so that their scores are not independent. A paired t-test that ignores it finds
 differences where there are none. The corrected resampled t-test of Nadeau and Bengio (Inference for the generalization
 error, Machine Learning 52, 2003) adds the share of held-out to fitted classes to 1 / splits in the variance of a mean.
@@ -12,7 +15,8 @@ from dataclasses import dataclass
 from kinfold.adaptation.class_splits import FOLDS, ClassSplit
 
 ROUNDING = 1e-12
-LEVEL = 0.05  # probability that labels without information take any step at all
+LEVEL = 0.05  # of the test of a step, and probability that labels without information take any step at all
+HELP_LEVEL = LEVEL / 2  # of each of the two tests whether anything helps
 Scores = Mapping[str, Mapping[int, float]]  # candidate -> split -> score
 
 
@@ -92,12 +96,3 @@ def cross_fit(scores: Sequence[Scores], splits: Sequence[ClassSplit]) -> list[st
     """
     halves = [[split.number for split in splits if split.half == half] for half in (0, 1)]
     return [select_candidate(scores[half], halves[half]) for half in (0, 1)]
-
-
-def compute_level(steps: int, is_improved: bool) -> float:
-    """Return the level of a test of a ladder with this number of steps after the input.
-
-    Until a step was taken, all steps share the level (Bonferroni), so that labels without information keep the input
-    with a probability of 1 - LEVEL at least. Once a step was taken, each further one is tested at LEVEL.
-    """
-    return LEVEL if is_improved else LEVEL / steps

@@ -144,7 +144,7 @@ def adapt(
             torch.set_num_threads(chosen.threads)
             ladder = Ladder(measurer, chosen, files, report, tuner)
             winner, ladder_rows = ladder.climb(), ladder.rows
-            verdict = phrase_verdict(ladder_rows, busy)
+            verdict = phrase_verdict(ladder_rows, ladder.help_tests, busy)
         report("final fit", 0.0)
         fit = FinalFit(features, rows, row_labels, distance, seed, source)
         test = _fit_and_compare(fit, winner, files, network, dataset, metrics)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from kinfold.adaptation.class_splits import MIN_CLASSES
+from kinfold.adaptation.decisions import CorrectedTest
 from kinfold.adaptation.ladder import LadderRow
 
-NO_HELP = "Training does not help: no step is significantly better than the input on classes that were held out"
+NO_HELP = "Training does not help: on classes that were held out, nothing is significantly better than the input"
 _BUSY = 1.5  # times the processor time; below, nothing is said about it
 
 
@@ -22,15 +23,16 @@ def explain_few_classes(classes: int, repeated: int) -> str:
     )
 
 
-def phrase_verdict(rows: Sequence[LadderRow], busy: float) -> str:
-    """Say what to use, what there was no time for, and how busy the machine was."""
+def phrase_verdict(rows: Sequence[LadderRow], help_tests: Mapping[str, CorrectedTest], busy: float) -> str:
+    """Say what to use or how little everything helps, what there was no time for, and how busy the machine was."""
     taken = [row for row in rows if row.taken]
     skipped = [f"the {row.step}" for row in rows if row.note]
     end = f" There was no time for {' and '.join(skipped)}: more minutes may help." if skipped else ""
     if skipped and busy >= _BUSY:
         end += f" Other processes used the machine, so that everything took {busy:.1f} times as long as alone."
     if not taken:
-        return f"{NO_HELP}, so the input space is returned.{end}"
+        gains = [f"{name} {100 * test.difference:+.1f} (p {test.p:.2g})" for name, test in help_tests.items()]
+        return f"{NO_HELP} ({', '.join(gains)}), so the input space is returned.{end}"
     first, last = rows[0], taken[-1]
     return (
         f"Use the adapted space: {last.step} ({last.candidate}) scores {100 * last.score:.1f} on classes that were "
