@@ -10,14 +10,15 @@ name ends in -reversed, as in cub-reversed=CUB.npz, trains on its test classes a
 minutes, or a plan with a fixed number of steps, which a busy machine does not change. Baselines: as given, half and
 full whitening, LDA over shrinkages, and the recipe `features` with margin, multi-similarity and proxy-anchor. The
 baseline is chosen by recall@1 + map@r on a fifth of the training classes, fitted to all of them and measured on the
-test classes. Results that --out already holds are kept, so that a killed process continues. With --write the table replaces
-the one in a page, between the lines `<!-- table of benchmarks.adapt -->` and `<!-- end of table -->`.
+test classes. Results that --out already holds are kept, so that a killed process continues. With --write the table
+replaces the one in a page, between the lines `<!-- table of benchmarks.adapt -->` and `<!-- end of table -->`.
 """
 
 import argparse
 import inspect
 import json
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ SHRINKAGES = (0.1, 0.3, 0.5, 0.7, 0.9)
 MIN_DOCSTRINGS, MAX_DOCSTRINGS = 8, 40  # of a module
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "matplotlib", "typer", "rich", "optuna")
 Values = dict[str, float]
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object in memory, another one in each process
 
 
 def load(argument: str) -> Dataset:
@@ -93,7 +95,7 @@ def list_docstrings() -> Iterator[tuple[str, str]]:
             for entry in sorted(vars(module)):
                 thing = getattr(module, entry)
                 if not entry.startswith("_") and (inspect.isclass(thing) or inspect.isroutine(thing)):
-                    text = inspect.getdoc(thing) or ""
+                    text = _ADDRESS.sub("", inspect.getdoc(thing) or "")
                     if len(text) > 80:
                         yield name, text
 
