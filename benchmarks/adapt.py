@@ -40,7 +40,8 @@ SHRINKAGES = (0.1, 0.3, 0.5, 0.7, 0.9)
 MIN_DOCSTRINGS, MAX_DOCSTRINGS = 8, 40  # of a module
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "matplotlib", "typer", "rich", "optuna")
 Values = dict[str, float]
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object in memory, another one in each process
+# letters alone, in order: numbers of examples, addresses of objects and the order of sets differ between processes
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def load(argument: str) -> Dataset:
@@ -78,7 +79,7 @@ def load_digits() -> Dataset:
 
 
 def list_docstrings() -> Iterator[tuple[str, str]]:
-    """Module and docstring of every class and function that the packages define, without importing hidden modules."""
+    """Module and words of every class and function that the packages define, without importing hidden modules."""
     for package in PACKAGES:
         try:
             root = __import__(package)
@@ -95,9 +96,9 @@ def list_docstrings() -> Iterator[tuple[str, str]]:
             for entry in sorted(vars(module)):
                 thing = getattr(module, entry)
                 if not entry.startswith("_") and (inspect.isclass(thing) or inspect.isroutine(thing)):
-                    text = _ADDRESS.sub("", inspect.getdoc(thing) or "")
-                    if len(text) > 80:
-                        yield name, text
+                    words = _WORD.findall(inspect.getdoc(thing) or "")
+                    if len(words) > 12:
+                        yield name, " ".join(sorted(words))
 
 
 def load_docstrings() -> Dataset:
