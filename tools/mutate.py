@@ -1,4 +1,4 @@
-"""How many single-line changes of losses, dro and metrics do the tests notice?
+"""How many single-line changes of the packages that compute do the tests notice?
 
     python -m tools.mutate                        # 40 changes of each package; writes tools/mutations.md
     python -m tools.mutate --package dro --list      # which ones
@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from tools.mutations.changes import Change, draw, read_modules
 from tools.mutations.records import Judgments, Records
 from tools.mutations.report import PackageResult, render_page
-from tools.mutations.trial import TESTS, Copy, Outcome, Passed
+from tools.mutations.trial import TARGETS, Copy, Outcome, Passed
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGMENTS = ROOT / "tools" / "mutations" / "equivalent.toml"
@@ -32,10 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     judgments = Judgments.read(JUDGMENTS)
     drawn = {
-        package: draw(read_modules(ROOT / "src" / "kinfold", package), options.number, options.seed)
-        for package in TESTS
+        package: draw(read_modules(ROOT / "src" / "kinfold", target.sources), options.number, options.seed)
+        for package, target in TARGETS.items()
     }
-    chosen = options.package or [*TESTS]
+    chosen = options.package or [*TARGETS]
     if options.list:
         for package in chosen:
             for change in drawn[package]:
@@ -59,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.mutate", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--package", action="append", choices=[*TESTS], help="one package; may be given several times")
+    parser.add_argument(
+        "--package", action="append", choices=[*TARGETS], help="one package; may be given several times"
+    )
     parser.add_argument("--number", type=int, default=40, help="changes of each package")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time")

@@ -65,8 +65,8 @@ def test_texts_errors_types_and_assertions_are_let_be(line):
 
 
 def test_every_drawn_change_is_one_line_that_python_understands():
-    for package in trial.TESTS:
-        modules = read_modules(PACKAGE, package)
+    for target in trial.TARGETS.values():
+        modules = read_modules(PACKAGE, target.sources)
         for change in draw(modules, 100, seed=1):
             changed = change.applied(modules[change.file])
             compile(changed, change.file, "exec")
@@ -75,7 +75,7 @@ def test_every_drawn_change_is_one_line_that_python_understands():
 
 
 def test_a_draw_is_spread_over_the_modules_and_survives_edits_elsewhere():
-    modules = read_modules(PACKAGE, "dro")
+    modules = read_modules(PACKAGE, ["dro"])
     drawn = draw(modules, 30, seed=0)
     assert len(drawn) == len(set(drawn)) == 30
     assert drawn == draw(modules, 30, seed=0)
@@ -144,7 +144,7 @@ def change(text):
 def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatch):
     copy = Copy(tree)
     try:
-        passed = copy.unchanged("dro", trial.TESTS["dro"])
+        passed = copy.unchanged("dro", trial.TARGETS["dro"].tests)
         assert set(passed.tests) == {
             "tests/dro/test_half.py::test_half",
             "tests/contract/test_losses.py::test_dro_alone",
@@ -159,7 +159,7 @@ def test_trials_on_a_copy_tell_caught_from_survived_and_endless(tree, monkeypatc
         assert (tree / "src/kinfold/dro/half.py").read_text() == HALF
         (copy.tree / "tests/dro/test_half.py").write_text(TEST.replace("4", "5"))
         with pytest.raises(RuntimeError, match=r"fail without any change: .*test_half"):
-            copy.unchanged("dro", trial.TESTS["dro"])
+            copy.unchanged("dro", trial.TARGETS["dro"].tests)
     finally:
         copy.close()
     assert not copy.folder.exists()
@@ -185,7 +185,7 @@ def test_records_outlive_a_kill_and_survivors_are_tried_again_with_new_tests(tre
     assert records.outcome("dro", second) == Outcome("survived", "", 2.0)
     assert records.outcome("dro", change("count += 2")) is None
     names = ("tests/dro/test_half.py::test_half", "tests/contract/test_losses.py::test_dro_alone")
-    assert records.passed("dro") == (Passed({}), trial.TESTS["dro"])
+    assert records.passed("dro") == (Passed({}), trial.TARGETS["dro"].tests)
     records.keep_passed("dro", Passed({name: {"seconds": 1.0, "functions": []} for name in names}))
     known, again = records.passed("dro")
     assert ([*known.tests], again) == ([*names], ())
@@ -199,7 +199,7 @@ def test_records_outlive_a_kill_and_survivors_are_tried_again_with_new_tests(tre
     (tree / "src/kinfold/dro/half.py").write_text(HALF.replace("Half", "A half"))
     records = Records(tmp_path / "kept", tree)
     assert records.outcome("dro", first) is None
-    assert records.passed("dro")[1] == trial.TESTS["dro"]
+    assert records.passed("dro")[1] == trial.TARGETS["dro"].tests
 
 
 def test_the_rate_leaves_out_what_is_equivalent_and_nothing_else(tmp_path):

@@ -3,7 +3,7 @@
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,9 +112,11 @@ def draw(modules: dict[str, str], number: int, seed: int) -> list[Change]:
     return drawn
 
 
-def read_modules(root: Path, package: str) -> dict[str, str]:
-    """Modules of one package of kinfold: path below the parent of `root` -> source."""
-    return {str(path.relative_to(root.parent)): path.read_text() for path in sorted((root / package).rglob("*.py"))}
+def read_modules(root: Path, sources: Iterable[str]) -> dict[str, str]:
+    """Modules of some packages and files below `root`: path below the parent of `root` -> source."""
+    paths = [root / source for source in sources]
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+    return {str(file.relative_to(root.parent)): file.read_text() for file in files}
 
 
 def _lot(seed: int, change: Change) -> bytes:

@@ -2,7 +2,7 @@
 
 MUTATION_TESTS names a file of tests, each with the seconds of processor time it may take: those alone run, in that
 order, and one that takes longer ends the process by SIGPROF. MUTATION_RESULT names the file that gets the first
-failure, or, where no tests were chosen, how long each test took and which functions of MUTATION_PACKAGE it entered.
+failure, or, where no tests were chosen, how long each test took and which functions of MUTATION_SOURCES it entered.
 """
 
 import json
@@ -18,7 +18,10 @@ import pytest
 
 IMPORTING = 120.0  # seconds
 ROOT = Path.cwd()
-PACKAGE = str(ROOT / "src" / os.environ.get("MUTATION_PACKAGE", "kinfold")) + os.sep
+SOURCES = tuple(
+    str(ROOT / "src" / source) + ("" if source.endswith(".py") else os.sep)
+    for source in os.environ.get("MUTATION_SOURCES", "kinfold").split(os.pathsep)
+)
 RESULT = Path(os.environ["MUTATION_RESULT"])
 
 measured: dict[str, dict[str, object]] = {}
@@ -49,7 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     entered: set[tuple[str, int]] = set()
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+        if event == "call" and frame.f_code.co_filename.startswith(SOURCES):
             entered.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
     began = time.process_time()

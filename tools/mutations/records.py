@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.mutations.changes import Change
-from tools.mutations.trial import TESTS, Outcome, Passed
+from tools.mutations.trial import TARGETS, Outcome, Passed
 
 
 def digest(root: Path, *names: str) -> str:
@@ -41,7 +41,7 @@ class Records:
         path = self.folder / f"{package}_unchanged.json"
         record = json.loads(path.read_text()) if path.exists() else {}
         if record.get("rest") != self._rest(package):
-            return Passed({}), TESTS[package]
+            return Passed({}), TARGETS[package].tests
         files = self._test_files(package)
         same = {file for file, file_digest in record["files"].items() if files.get(file) == file_digest}
         tests = {name: entry for name, entry in record["tests"].items() if not _in(name, {*record["files"]} - same)}
@@ -88,7 +88,7 @@ class Records:
         return self._digest(f"src/{change.file}")
 
     def _of_package(self, package: str) -> str:
-        return self._digest(f"src/kinfold/{package}", *TESTS[package])
+        return self._digest(*self._paths(package))
 
     def _digest(self, *names: str) -> str:
         if names not in self._digests:
@@ -106,8 +106,12 @@ class Records:
         tests = self._test_files(package)
         return self._digest(*(file for file in self._files(package) if file not in tests))
 
+    def _paths(self, package: str) -> list[str]:
+        target = TARGETS[package]
+        return [*dict.fromkeys((*(f"src/kinfold/{source}" for source in target.sources), *target.tests))]
+
     def _files(self, package: str) -> list[str]:
-        paths = [self.root / name for name in (f"src/kinfold/{package}", *TESTS[package])]
+        paths = [self.root / name for name in self._paths(package)]
         files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
         return [*dict.fromkeys(str(file.relative_to(self.root)) for file in files)]
 

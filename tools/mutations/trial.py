@@ -13,14 +13,45 @@ from pathlib import Path
 
 from tools.mutations.changes import Change
 
-# what is run for a package; the tests of other packages would notice some changes too, but take longer
-TESTS = {
-    "losses": ("src/kinfold/losses", "tests/losses", "tests/contract/test_losses.py", "tests/contract/test_compile.py"),
-    "dro": ("src/kinfold/dro", "tests/dro", "tests/contract/test_losses.py"),
-    "metrics": ("src/kinfold/metrics", "tests/metrics", "tests/cli/test_evaluate.py"),
+
+@dataclass(frozen=True)
+class Target:
+    """What is changed, below src/kinfold, and the tests that could notice: paths, and what their names match."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    keyword: str = ""
+
+
+# the tests of other packages would notice some changes too, but take longer
+TARGETS = {
+    # the robust losses go through all that every loss goes through
+    "losses": Target(
+        ("losses",),
+        ("src/kinfold/losses", "tests/losses", "tests/contract/test_losses.py", "tests/contract/test_compile.py"),
+        "not dro-",
+    ),
+    "dro": Target(("dro",), ("src/kinfold/dro", "tests/dro", "tests/contract/test_losses.py"), "dro"),
+    "miners": Target(("miners",), ("src/kinfold/miners", "tests/miners", "tests/contract/test_miners.py")),
+    "samplers": Target(("samplers",), ("src/kinfold/samplers", "tests/samplers")),
+    "metrics": Target(("metrics",), ("src/kinfold/metrics", "tests/metrics", "tests/cli/test_evaluate.py")),
+    "learner": Target(
+        ("learner.py", "linear_estimators.py"),
+        ("src/kinfold/learner.py", "src/kinfold/linear_estimators.py", "tests/learner"),
+    ),
+    "statistics": Target(
+        ("experiments/statistics.py", "experiments/rank_test.py", "experiments/groups.py", "experiments/tables.py"),
+        (
+            "src/kinfold/experiments/statistics.py",
+            "tests/experiments/test_statistics.py",
+            "tests/experiments/test_rank_test.py",
+            "tests/experiments/test_groups.py",
+            "tests/experiments/test_tables.py",
+        ),
+    ),
+    "gallery": Target(("gallery",), ("src/kinfold/gallery", "tests/gallery")),
+    "calibration": Target(("calibration",), ("src/kinfold/calibration", "tests/calibration")),
 }
-# the robust losses go through all that every loss goes through
-KEYWORDS = {"losses": "not dro-", "dro": "dro", "metrics": ""}
 COPIED = ("src", "tests", "benchmarks", "pyproject.toml")
 ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "chosen", "-m", "not slow", "--tb=no")
 # a test may take ten times as long as it did, and so much more, in seconds of processor time
@@ -148,14 +179,14 @@ class Copy:
         result.unlink(missing_ok=True)
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (self.tree / "src", Path(__file__).parent))),
-            "MUTATION_PACKAGE": f"kinfold/{package}",
+            "MUTATION_SOURCES": os.pathsep.join(f"kinfold/{source}" for source in TARGETS[package].sources),
             "MUTATION_RESULT": str(result),
         }
         if limits is not None:
             chosen.write_text(json.dumps([*limits.items()]))
             environment |= {"MUTATION_TESTS": str(chosen), "PYTHONDONTWRITEBYTECODE": "1"}
         run = {
-            "arguments": [*ARGUMENTS, "-k", KEYWORDS[package], *paths],
+            "arguments": [*ARGUMENTS, "-k", TARGETS[package].keyword, *paths],
             "environment": environment,
             "folder": str(self.tree),
             "seconds": WAIT,
