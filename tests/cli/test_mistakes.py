@@ -170,6 +170,7 @@ def desk(tmp_path, monkeypatch):
             ["data", "audit", "features", "--root", "rows.npz", "--out", "x/a.csv"],
             "there is no folder x to write a.csv to",
         ),
+        (["compress", "rows.npz", "--out", "x/codes.npz"], "there is no folder x to write codes.npz to"),
         (["data", "check", "photos"], "photos is data: give the name of its reader and the path, folder --root photos"),
         (["gallery", "build", "g", "line.npz"], "embeddings must be numbers of shape (N, d)"),
         (["gallery", "build", "g", "photos", "--run", "RUN"], "embeds features, but photos holds images"),

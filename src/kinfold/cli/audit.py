@@ -34,7 +34,7 @@ def audit(
     """
     from kinfold.audit import audit as run_audit
     from kinfold.cli.progress import show_progress
-    from kinfold.files.paths import refuse_input
+    from kinfold.files.paths import check_parent, refuse_input
 
     if out is not None and out.suffix.lower() != ".csv":
         raise ValueError(f"--out writes a .csv file, got {out.name!r}")
@@ -43,8 +43,7 @@ def audit(
     for written in (out, page):
         if written is not None:
             refuse_input(written, root)
-            if not written.parent.is_dir():
-                raise ValueError(f"there is no folder {written.parent} to write {written.name} to")
+            check_parent(written)
     dataset = load(name, root, changes)
     opened = None if run is None else open_for_use(run)
     with show_progress(enabled=not as_json) as progress:

@@ -76,10 +76,11 @@ def _compress_file(
 
     from kinfold.data import Rows
     from kinfold.embedding import choose_size, compare_sizes, quantize
-    from kinfold.files.paths import refuse_input
+    from kinfold.files.paths import check_parent, refuse_input
 
     if out is not None:
         refuse_input(out, data)
+        check_parent(out)
     dataset = load("features", data, changes)
     split = "test" if split is None and (dataset.split == "test").any() else split
     measured = dataset if split is None else dataset.subset(split)

@@ -42,15 +42,15 @@ def report(
     cannot show.
     """
     from kinfold.cli.progress import show_progress
-    from kinfold.files.paths import describe_missing
+    from kinfold.files.paths import check_parent, describe_missing
     from kinfold.optional import import_optional
     from kinfold.report import collect_content, write_figures, write_page
 
     page = folder / "report.html" if out is None else out
     if page.suffix.lower() not in (".html", ".htm"):  # before the long work
         raise ValueError(f"--out writes an .html file, got {page.name!r}")
-    if out is not None and not page.parent.is_dir():
-        raise ValueError(f"there is no folder {page.parent} to write {page.name} to")
+    if out is not None:
+        check_parent(out)
     if images is not None and not images.is_dir():
         raise ValueError(f"--images: {describe_missing(images, 'folder')}; it holds the images of the column path")
     if figures is not None and figures.is_file():

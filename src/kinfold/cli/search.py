@@ -43,12 +43,15 @@ def search(
     from kinfold.cli.progress import show_progress
     from kinfold.cli.runs import warn_unfinished
     from kinfold.embedding import SearchIndex
+    from kinfold.files.paths import check_parent
     from kinfold.training import Run
 
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if grid is not None and grid.suffix.lower() != ".png":  # before anything long begins
         raise ValueError(f"--grid writes a .png file, got {grid.name!r}")
+    if grid is not None:
+        check_parent(grid)
     opened = Run.open(run)
     warn_unfinished(opened)
     with show_progress(enabled=not as_json) as progress:

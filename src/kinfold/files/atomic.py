@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kinfold.files.paths import check_path, read_bytes, remove_file
+from kinfold.files.paths import check_path, describe_missing_parent, read_bytes, remove_file
 
 # error numbers that come from the disk, whatever exception the writing library raises afterwards
 _DISK_ERRORS = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -80,7 +80,7 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object], within: Path |
         if cause is None:
             raise
         if not path.parent.is_dir():
-            raise OSError(f"there is no folder {path.parent} to write {path.name} to") from error
+            raise OSError(describe_missing_parent(path)) from error
         raise OSError(
             f"cannot write {path}: {cause.strerror or cause}; what was there before is kept. "
             "Free some space or check the permissions, then try again or resume"

@@ -45,6 +45,21 @@ def refuse_input(out: Path, *inputs: Path | str | None) -> None:
             raise ValueError(f"{out} is read by this command and would be lost: write to another file")
 
 
+def describe_missing_parent(path: Path) -> str:
+    """Return the error message for a file that is to be written into a missing folder."""
+    return f"there is no folder {path.parent} to write {path.name} to"
+
+
+def check_parent(path: Path) -> None:
+    """Refuse a file in a missing folder, before the work whose result it gets.
+
+    Raises:
+        ValueError: There is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise ValueError(describe_missing_parent(path))
+
+
 def check_path(path: Path, within: Path) -> None:
     """Refuse a path that goes through a link.
 

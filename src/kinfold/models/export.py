@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from kinfold import __version__, registry
 from kinfold.data.normalize import Normalize
+from kinfold.files.paths import check_parent
 from kinfold.models.code_output import CodeOutput
 from kinfold.models.embedder import Embedder
 from kinfold.optional import import_optional
@@ -170,8 +171,7 @@ def _check(path: Path, example: Tensor, tolerance: float) -> None:
         )
     if not tolerance > 0:
         raise ValueError(f"tolerance must be above 0, got {tolerance}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
+    check_parent(path)
 
 
 def _describe(model: DeployedModel, example: Tensor) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Literal
 from PIL import Image, ImageDraw
 
 from kinfold.files.atomic import write_atomic
+from kinfold.files.paths import check_parent
 from kinfold.report.drawable_text import draw_text, make_drawable, measure_width, shorten_label
 
 Mark = Literal["query", "right", "wrong", "unknown"]
@@ -58,8 +59,7 @@ def draw_grid(query: GridPicture, neighbors: Sequence[GridPicture], path: Path |
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ValueError(f"a picture grid is a .png file, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
+    check_parent(path)
     tiles = [query, *neighbors]
     columns = min(len(tiles), max(6, math.ceil(math.sqrt(1.5 * len(tiles)))))
     width = SIDE + 2 * FRAME + GAP

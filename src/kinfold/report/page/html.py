@@ -16,6 +16,7 @@ from typing import Any
 
 from kinfold.files.atomic import write_text
 from kinfold.files.documents import nan_to_null
+from kinfold.files.paths import check_parent
 
 ASSETS = Path(__file__).parent / "assets"
 # in this order: each may use what is defined in those before
@@ -44,8 +45,7 @@ def write_page(content: dict[str, Any], path: Path | str, scripts: Sequence[str]
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a report is an .html file, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
+    check_parent(path)
     write_text(path, render_page(content, scripts))
     return path
 
