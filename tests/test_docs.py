@@ -160,7 +160,9 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     assert len(named) == len(set(named))
     overview = (DOCS / "losses" / "index.md").read_text()
     linked = {f"losses/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", overview)}
-    assert {*named, *linked} == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    pages |= {str(notebook.relative_to(DOCS).with_suffix(".md")) for notebook in DOCS.rglob("*.ipynb")}
+    assert {*named, *linked} == pages
 
 
 def test_the_overview_of_losses_is_up_to_date():
@@ -192,7 +194,7 @@ def site(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_every_page(site):
-    for page in DOCS.rglob("*.md"):
+    for page in [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]:
         path = page.relative_to(DOCS).with_suffix("")
         built = site / (path.parent if path.name == "index" else path) / "index.html"
         assert built.is_file(), f"{path} is not in the site"

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.notebook_pages import on_page_markdown, render_notebook
 from tools.notebooks import FOLDER, run_notebook
 
 ROOT = Path(__file__).parent.parent
@@ -47,3 +48,25 @@ def test_links_of_a_notebook_lead_somewhere(path):
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
         assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_page_of_a_notebook_has_its_cells_and_outputs_in_their_order(path):
+    page, start = render_notebook(path), 0
+    for cell in json.loads(path.read_text())["cells"]:
+        outputs = [output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", [])]
+        for text in (cell["source"], *outputs):
+            start = page.index("".join(text).rstrip(), start)
+    assert f'<a href="../{path.name}" download>' in page[start:]
+
+
+def test_an_output_that_a_page_cannot_show_is_an_error(tmp_path):
+    output = {"output_type": "display_data", "data": {"image/png": ""}}
+    cell = {"cell_type": "code", "source": ["1"], "outputs": [output]}
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+    with pytest.raises(ValueError, match=r"a\.ipynb has an output that is not text: display_data"):
+        render_notebook(tmp_path / "a.ipynb")
+
+
+def test_links_to_notebooks_lead_to_their_pages():
+    assert on_page_markdown("[a](notebooks/new-loss.ipynb), [b](a.md)") == "[a](notebooks/new-loss.md), [b](a.md)"
