@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from kinfold.experiments import Bench, BenchState
+from kinfold.experiments.repeat import Repeat
 from kinfold.experiments.result_rows import COLUMNS
 from kinfold.experiments.statistics import Interval, compute_interval
 from kinfold.experiments.tables import TableEntry, render_table
@@ -18,7 +19,7 @@ from kinfold.report.figures.tables import format_tables
 from kinfold.training import Run
 from kinfold.training.config.parsing import merge_tables
 from tests.cli.runs import run as command
-from tests.experiments.tiny import TWELVE_RUNS, Inline, run_inline, suite
+from tests.experiments.tiny import CLASSES, PER_CLASS, TWELVE_RUNS, Inline, run_inline, suite
 
 
 def test_every_number_is_one_row_with_all_that_identifies_it(bench):
@@ -280,6 +281,26 @@ def test_a_repeat_of_which_some_folds_selected_the_start_says_how_many(bench, mo
     some.__dict__["rows"] = rows
     assert some.list_untrained("tiny") == {}
     assert "1 of 8 runs selected the start" in some.table("tiny", "separated")
+
+
+def test_runs_and_the_test_at_the_end_leave_out_what_an_audit_marks(tmp_path):
+    """The first class, in which runs train, and the last one, in which they are tested."""
+    marked = [*range(PER_CLASS), *range((CLASSES - 1) * PER_CLASS, CLASSES * PER_CLASS)]
+    lines = [f"{row},yes,duplicate,class {row // PER_CLASS:02}" for row in marked]
+    (tmp_path / "audit.csv").write_text("\n".join(["row,drop,kind,class", *lines]) + "\n")
+    run_inline(suite(tmp_path, base={"data": {"drop": str(tmp_path / "audit.csv")}}), tmp_path / "bench")
+    (fold,) = (tmp_path / "bench").rglob("fold-0")
+    classes = Run.open(fold).scores["classes"]
+    assert classes["train"] + classes["validation"] == 7
+    assert [[*split.classes] for split in Repeat.open(fold.parent).splits().values()] == [
+        [f"class {number:02}" for number in numbers] for numbers in (range(1, 8), range(8, 15))
+    ]
+    (audit,) = collect_content(tmp_path / "bench", 10)["audits"]
+    assert audit == {
+        "file": "audit.csv",
+        "methods": ["contrastive"],
+        "rows": [{"kind": "duplicate", "found": len(marked), "dropped": len(marked)}],
+    }
 
 
 def test_results_of_an_unfinished_bench_can_be_read(tmp_path):

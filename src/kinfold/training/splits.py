@@ -62,12 +62,13 @@ def load_dataset(config: DataConfig) -> Dataset:
             "again: kinfold.train(None, FOLDER, resume=True, dataset=...), or kinfold.Run.open(FOLDER, dataset). The "
             "command line can resume and open runs on files and folders only"
         )
-    dataset = load(config.name, config.root, **config.options)
-    return assign_splits(dataset if config.drop is None else drop_items(dataset, config.drop), config)
+    return assign_splits(load(config.name, config.root, **config.options), config)
 
 
 def assign_splits(dataset: Dataset, config: DataConfig) -> Dataset:
     """Assign every item to the split that the protocol gives it, and leave out what the run may not read."""
+    if config.drop is not None:
+        dataset = drop_items(dataset, config.drop)
     dataset = assign_fold(dataset, config.protocol, config.fold)
     if config.test == "withheld":
         kept = dataset.split != "test"

@@ -57,20 +57,45 @@ def test_a_file_without_paths_or_images_has_no_folder_of_images(features, tmp_pa
     assert find_images(tmp_path / "missing.npz") is None
 
 
-def test_what_an_audit_found_is_counted_by_kind(features, tmp_path):
+def write_audit(path, labels, marks):
+    """An audit with a finding for each of the first rows: (kind, drop)"""
+    lines = [f"{row},{drop},{kind},{labels[row]}" for row, (kind, drop) in enumerate(marks)]
+    path.write_text("\n".join(["row,drop,kind,class", *lines]) + "\n")
+
+
+KINDS = [("label-error", "yes"), ("label-error", "no"), ("duplicate", "yes")]
+COUNTS = [{"kind": "label-error", "found": 2, "dropped": 1}, {"kind": "duplicate", "found": 1, "dropped": 1}]
+
+
+def test_what_an_audit_found_is_counted_by_kind_and_what_it_marked_is_not_shown(features, tmp_path):
+    with np.load(features) as file:
+        labels, split = file["labels"], file["split"]
+    data = {"name": "features", "root": str(features), "validation": 0.0}
+    write_audit(tmp_path / "marks.csv", labels, KINDS)
+    with open(tmp_path / "marks.csv", "a") as file:
+        file.write(f"{len(labels) - 1},yes,duplicate,{labels[-1]}\n")
+    kinfold.train({**RECIPE, "data": {**data, "drop": str(tmp_path / "marks.csv")}}, tmp_path / "run")
+    content = collect_content(tmp_path / "run", points=20)
+    (audit,) = content["audits"]
+    assert (audit["file"], audit["methods"]) == ("marks.csv", [content["spaces"][0]["name"].partition(",")[0]])
+    assert audit["rows"] == [COUNTS[0], {"kind": "duplicate", "found": 2, "dropped": 2}]
+    assert content["spaces"][0]["count"] == (split == "test").sum() - 1
+    (tmp_path / "marks.csv").unlink()
+    with pytest.raises(ValueError, match=r"marks\.csv"):  # the data of the run cannot be read either
+        kinfold.training.Run.open(tmp_path / "run").data("train")
+
+
+@pytest.mark.parametrize("name", ["audit.csv", "photos.audit.csv", "run/audit.csv"])
+def test_an_audit_beside_the_data_or_in_the_run_is_shown_without_being_named(features, tmp_path, name):
     with np.load(features) as file:
         labels = file["labels"]
-    kinds = [("label-error", "yes"), ("label-error", "no"), ("duplicate", "yes")]
-    lines = [f"{row},{drop},{kind},{labels[row]}" for row, (kind, drop) in enumerate(kinds)]
-    (tmp_path / "audit.csv").write_text("\n".join(["row,drop,kind,class", *lines]) + "\n")
-    data = {"name": "features", "root": str(features), "validation": 0.0, "drop": str(tmp_path / "audit.csv")}
+    data = {"name": "features", "root": str(features), "validation": 0.0}
     kinfold.train({**RECIPE, "data": data}, tmp_path / "run")
-    (audit,) = collect_content(tmp_path / "run", points=20)["audits"]
-    assert audit["file"] == "audit.csv"
-    assert audit["rows"] == [
-        {"kind": "label-error", "found": 2, "dropped": 1},
-        {"kind": "duplicate", "found": 1, "dropped": 1},
-    ]
-    (tmp_path / "audit.csv").unlink()
-    with pytest.raises(ValueError, match=r"audit\.csv"):  # the data of the run cannot be read either
-        kinfold.training.Run.open(tmp_path / "run").data("train")
+    assert collect_content(tmp_path / "run", points=20)["audits"] == []
+    write_audit(tmp_path / name, labels, KINDS)
+    content = collect_content(tmp_path / "run", points=20)
+    assert content["audits"] == [{"file": name.split("/")[-1], "methods": [], "rows": COUNTS}]
+    write_audit(tmp_path / name, labels[::-1], KINDS)
+    content = collect_content(tmp_path / "run", points=20)
+    assert content["audits"] == []  # of other data
+    assert not any("audit" in line for line in content["missing"])

@@ -10,6 +10,7 @@ import kinfold
 from kinfold.data import Dataset
 from kinfold.files.documents import nan_to_null
 from kinfold.report.content.adaptations import describe_adaptations
+from kinfold.report.content.audits import describe_audits
 from kinfold.report.content.calibrations import (
     describe_calibration_charts,
     describe_calibrations,
@@ -17,7 +18,6 @@ from kinfold.report.content.calibrations import (
 )
 from kinfold.report.content.datasets import RunDatasets
 from kinfold.report.content.diagnostics import describe_diagnostics
-from kinfold.report.content.dropped_items import describe_dropped_items
 from kinfold.report.content.embedding_spaces import choose_repeats, describe_space, open_space, request_thumbnails
 from kinfold.report.content.inputs import find_inputs
 from kinfold.report.content.pair_weights import describe_pair_weights
@@ -56,8 +56,8 @@ def collect_content(
     Returns:
         Plain values, ready for JSON. "tables": results. "charts": lists of `kinfold.report.charts.Chart` as
         dictionaries, by section. "calibrations": stored thresholds in sentences. "adaptations": ladders of
-        `kinfold adapt`. "audits": what `kinfold data audit` found and runs leave out. "spaces": embedding spaces, with
-        their maps and queries. "missing": sentences about what cannot be shown.
+        `kinfold adapt`. "audits": what `kinfold data audit` found in the data, and what was trained after it. "spaces":
+        embedding spaces, with their maps and queries. "missing": sentences about what cannot be shown.
 
     Raises:
         ValueError: The folder holds no runs, a method is unknown, or `points` is below 2.
@@ -101,7 +101,7 @@ def collect_content(
             "charts": {section: [asdict(chart) for chart in listed] for section, listed in charts.items()},
             "calibrations": describe_calibrations(calibrations),
             "adaptations": describe_adaptations(inputs, missing),
-            "audits": describe_dropped_items(inputs, missing),
+            "audits": describe_audits(inputs, datasets, missing),
             "spaces": [describe_space(space, thumbnails) for space in spaces],
             "thumbnails": sheets,
             "missing": [*dict.fromkeys(missing)],

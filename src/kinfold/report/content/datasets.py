@@ -51,6 +51,10 @@ class RunDatasets:
             self._identities[id(dataset)] = (dataset, compute_fingerprint(dataset, full=True))
         return self._identities[id(dataset)][1]
 
+    def load_audited(self, run: Run) -> Dataset:
+        """Return all items of the data of a run, also those that it leaves out, as an audit counts them."""
+        return self._load(run.config.data)
+
     def _load(self, settings: DataConfig) -> Dataset:
         if self._dataset is not None:
             return self._dataset

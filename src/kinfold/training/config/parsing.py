@@ -185,13 +185,16 @@ def _list_options(kind: str, name: str) -> set[str]:
 def merge_tables(*layers: Table) -> dict[str, Any]:
     """Merge tables key by key; later ones win.
 
-    A table with another `name` replaces the one below it, and another loss drops the miner of the one it replaces.
+    A table with another `name` than that of the one below replaces it, and another loss drops the miner of the one it
+    replaces.
 
     Examples:
         >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
         {'loss': {'name': 'dro-topk', 'k': 80}, 'seed': 1}
         >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"name": "margin"}})
         {'loss': {'name': 'margin'}}
+        >>> merge_tables({"data": {"validation": 0.25}}, {"data": {"name": "glyphs"}})
+        {'data': {'validation': 0.25, 'name': 'glyphs'}}
         >>> merge_tables({"loss": {"name": "margin"}, "miner": {"name": "hard"}}, {"loss": {"name": "lifted"}})
         {'loss': {'name': 'lifted'}}
     """
@@ -205,7 +208,7 @@ def merge_tables(*layers: Table) -> dict[str, Any]:
             if (
                 isinstance(value, Mapping)
                 and isinstance(below, dict)
-                and value.get("name") in (None, below.get("name"))
+                and (value.get("name") in (None, below.get("name")) or "name" not in below)
             ):
                 result[key] = merge_tables(below, value)
             else:

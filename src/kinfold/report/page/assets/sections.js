@@ -52,7 +52,7 @@ function createAuditSection() {
   const columns = [
     {title: "finding", value: (row) => row.kind, cell: (row) => createName(row.kind)},
     ...["found", "dropped"].map((key) => ({
-      title: {found: "items", dropped: "left out"}[key],
+      title: {found: "items", dropped: "marked"}[key],
       numeric: true,
       downFirst: true,
       value: (row) => row[key],
@@ -63,11 +63,11 @@ function createAuditSection() {
     element(
       "p",
       {class: "lead"},
-      "What `kinfold data audit` found, and what was left out of the training of ",
-      createName(methods.join(", ")),
-      ": ",
+      "What `kinfold data audit` found, from ",
       createName(file),
-      ".",
+      ...(methods.length
+        ? [". Items are left out of the training of ", createName(methods.join(", ")), "."]
+        : [". Nothing was left out of the training; `kinfold train ... --drop` leaves out what is marked."]),
     ),
     createTable({caption: "findings of the audit", rows, columns}),
   ]);
