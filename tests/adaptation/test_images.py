@@ -11,6 +11,9 @@ import kinfold
 from kinfold.adaptation.candidates import IMAGE_STEPS, LinearCandidate, list_tuned_candidates
 from kinfold.adaptation.image_network import ImageNetwork
 from kinfold.adaptation.plan import AdaptationPlan, TrialTimes, make_plan
+from kinfold.calibration.stored import calibrate_run
+from kinfold.embedding.kept import embed_items
+from kinfold.gallery.adding import add_dataset
 from tests.models.test_image_processors import tiny_vit
 
 PLAN = AdaptationPlan(2, 1, 4, 1, False, max_rows=600, threads=1, tune_steps=2)
@@ -66,6 +69,25 @@ def test_a_folder_of_images_becomes_a_run_that_embeds_images(photos, whole):
     scores = kinfold.metrics.evaluate(test, run.data("test").labels, metrics=["recall@1"])
     assert scores["recall@1"] == pytest.approx(adaptation.test["recall@1"]["adapted"], abs=1e-6)
     assert run.scores["test"]["recall@1"] == pytest.approx(scores["recall@1"], abs=1e-6)
+
+
+def test_what_uses_the_run_embeds_no_image_again(photos, whole, tmp_path, monkeypatch):
+    run = whole.run
+    assert whole.winner != "fine-tuning"
+    splits = run.splits()
+    expected = {name: run.embed(split) for name, split in splits.items()}
+
+    def embed(self, things, progress=None):
+        raise AssertionError(f"{len(things)} images are embedded again")
+
+    monkeypatch.setattr(kinfold.training.Run, "embed", embed)
+    for name, split in splits.items():
+        torch.testing.assert_close(embed_items(run, split), expected[name], rtol=1e-4, atol=1e-5)
+    assert len(run.search("#0", k=3, gallery=photos).neighbors) == 3
+    gallery = kinfold.Gallery.create(tmp_path / "gallery", run=run)
+    assert add_dataset(gallery, kinfold.data.load("folder", photos / "train"), run) == 72
+    assert gallery.calibrate(run, far=0.2).far == 0.2
+    assert calibrate_run(run, far=0.2).far == 0.2
 
 
 def test_features_are_computed_once_and_a_killed_process_goes_on(tmp_path, photos, whole, monkeypatch):

@@ -167,7 +167,7 @@ def test_the_gallery_is_embedded_again_only_when_weights_or_images_change(tmp_pa
     assert search(capsys, monkeypatch, run_folder, "#3") == first
     assert len(embedded) == 1
     (cached,) = (run_folder / "cache").iterdir()
-    assert cached.name == "embeddings-test.safetensors"
+    assert cached.name == "embeddings.safetensors"
 
     # a truncated or changed file is written again
     content = cached.read_bytes()
@@ -194,7 +194,7 @@ def test_the_gallery_is_embedded_again_only_when_weights_or_images_change(tmp_pa
     assert [*(run_folder / "cache").iterdir()] == [cached]
 
 
-@pytest.mark.parametrize("name", ["cache", "cache/embeddings-test.safetensors"])
+@pytest.mark.parametrize("name", ["cache", "cache/embeddings.safetensors"])
 def test_gallery_embeddings_are_not_cached_through_a_link(name, copied_run, tmp_path, capsys, monkeypatch):
     (tmp_path / "victim").mkdir()
     (copied_run / name).parent.mkdir(exist_ok=True)
@@ -209,7 +209,7 @@ def test_a_run_that_cannot_be_written_to_can_be_searched(copied_run, capsys, mon
     (copied_run / "cache").write_text("in the way")
     code, printed, errors = run(capsys, monkeypatch, "search", copied_run, "#3", "--json")
     assert code == 0
-    assert "not kept for the next search" in errors
+    assert "not kept for the next time" in errors
     assert json.loads(printed)["neighbors"] == search(capsys, monkeypatch, image_run(), "#3")["neighbors"]
 
 

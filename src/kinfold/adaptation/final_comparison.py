@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kinfold.data import Dataset, Rows
+from kinfold.embedding.kept import embed_items
 from kinfold.metrics import Distance, examine
 from kinfold.metrics.intervals import bootstrap
 from kinfold.training import Run
@@ -32,7 +33,7 @@ def compare_on_test(
     test = features.subset("test")
     assert isinstance(test.items, Rows)
     rows = torch.as_tensor(test.items.array()).float()
-    spaces = [rows, run.embed(items.subset("test"))]
+    spaces = [rows, embed_items(run, items.subset("test"))]
     results = [examine(space, test.labels, metrics=metrics, distance=distance) for space in spaces]
     gains: dict[str, Tensor] = {
         name: results[1].per_query[name] - results[0].per_query[name]

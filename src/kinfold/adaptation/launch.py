@@ -32,6 +32,7 @@ from kinfold.data.class_shift import average_classes
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.items import Array
 from kinfold.data.labeled import find_reader
+from kinfold.embedding.kept import KeptEmbeddings
 from kinfold.files.documents import nan_to_null
 from kinfold.metrics import Distance
 from kinfold.training import Run
@@ -174,7 +175,10 @@ def _fit_and_compare(
         head_folder = files.path / "head"
         embedder = fit.fit_images(winner, files.run, network, dataset, head_folder)
         if not isinstance(winner.candidate, TunedCandidate):
-            embedder, dataset = Run.open(head_folder, fit.dataset), fit.dataset
+            head = Run.open(head_folder, fit.dataset)
+            # what uses the run later need not embed these images again
+            KeptEmbeddings(embedder).keep(dataset, head.embed(fit.dataset))
+            embedder, dataset = head, fit.dataset
     return compare_on_test(embedder, fit.dataset, dataset, metrics, fit.distance)
 
 

@@ -23,6 +23,7 @@ from kinfold.data import Dataset, check_images, decode
 from kinfold.data.image_reading import ImageError
 from kinfold.data.items import Array, ImageFile
 from kinfold.embedding.encoders import EmbeddingRun
+from kinfold.embedding.kept import embed_items
 from kinfold.metrics._ranking.rows import normalize_rows
 from kinfold.seeding import derive_generator
 
@@ -107,7 +108,7 @@ def _get_features(
         if rows.dim() != 2 or len(rows) != len(dataset):
             raise ValueError(f"features must be of shape ({len(dataset)}, d), got {tuple(rows.shape)}")
     elif run is not None:
-        embedded = run.embed(dataset.where(readable), report)
+        embedded = embed_items(run, dataset.where(readable), report)
         rows, source = embedded.new_zeros(len(dataset), embedded.shape[1]), f"the run {run.folder.resolve().name}"
         rows[torch.from_numpy(readable)] = embedded
     elif is_rows:

@@ -8,6 +8,7 @@ from kinfold.calibration.result import SHAPE, Calibration
 from kinfold.calibration.thresholds import calibrate
 from kinfold.data.dataset import Dataset
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.embedding.kept import embed_items
 from kinfold.files.documents import read_result, write_result
 
 FILE = "calibration.json"
@@ -36,7 +37,7 @@ def calibrate_run(
     if run.distance != "cosine":
         raise ValueError(f"calibration is of cosines, but the run {run.folder} compares by {run.distance} distance")
     name, dataset, selected = select_unseen(run, split)
-    rows = run.embed(dataset, progress)
+    rows = embed_items(run, dataset, progress)
     fingerprint = fingerprint_run(run)
     origin = {"split": name, "run": run.folder.resolve().name, "selected_on": selected, "fingerprint": fingerprint}
     labels = dataset.labels

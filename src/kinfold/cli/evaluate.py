@@ -167,6 +167,7 @@ def _embed_run(
 
     from kinfold.cli.runs import select_split, warn_unfinished
     from kinfold.data.stored_embeddings import StoredEmbeddings
+    from kinfold.embedding.kept import embed_items
     from kinfold.training import Run
 
     run = Run.open(folder)
@@ -174,7 +175,7 @@ def _embed_run(
     warn_unfinished(run)
     about: dict[str, object] = {"run": str(folder), "split": chosen, "step": run.weights_step}
     about["selected_on"] = run.config.evaluation.selection == "validation" and chosen == "validation"
-    embeddings = run.embed(dataset, progress).numpy()
+    embeddings = embed_items(run, dataset, progress).numpy()
     labels = np.array(dataset.classes)[dataset.labels.numpy()]
     coarse = None
     if dataset.coarse is not None and dataset.coarse_classes is not None:

@@ -55,6 +55,26 @@ def compute_fingerprint(dataset: Dataset, *, full: bool = False) -> str:
     return digest.hexdigest()[:32]
 
 
+def digest_items(dataset: Dataset) -> list[bytes]:
+    """Compute a digest of 16 bytes for each item: of its content, or of path, size and modification time of a file.
+
+    Examples:
+        >>> from kinfold.data import create_dataset
+        >>> birds = create_dataset("birds", Rows(np.eye(3)[[0, 1, 0]]), ["wren", "crow", "owl"], ["train"] * 3)
+        >>> first, second, third = digest_items(birds)
+        >>> first == third, first == second
+        (True, False)
+    """
+    items = dataset.items
+    if isinstance(items, ImageFiles):
+        root = items.root.resolve()
+        paths = [root / path for path in items.paths.tolist()]
+        parts: Any = (repr((str(path), items[row].box, _read_stamp(path))) for row, path in enumerate(paths))
+    else:
+        parts = (_describe_item(items[row]) for row in range(len(items)))
+    return [bytes.fromhex(digest_parts([part])) for part in parts]
+
+
 def _sample_items(items: Any) -> bytes:
     if isinstance(items, Rows):
         rows = items.at(np.unique(np.linspace(0, len(items) - 1, _SAMPLED_ROWS).astype(np.int64)))

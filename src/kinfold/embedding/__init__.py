@@ -5,6 +5,7 @@
 | `compute` | embeddings of a dataset in memory, on all processes together |
 | `encoders` | what embeds: a run, a backbone or plain pixels |
 | `writer` | embeddings in an .npz file, written so that an interrupted process can continue |
+| `kept` | embeddings of images that a run keeps in its folder, so that an image is embedded once |
 | `quantization` | fewer dimensions, int8 and binary codes, with exact rescoring |
 | `stored_size` | the size that was chosen for a run, for its exports |
 | `search` | exact nearest neighbors of a query in the embedding space of a run |

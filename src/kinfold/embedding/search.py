@@ -4,12 +4,11 @@
     for neighbor in index.search("wren.jpg", k=5).neighbors:
         print(neighbor.file, neighbor.label)
 
-Embeddings of images are cached in the folder of the run.
+Embeddings of images are kept in the folder of the run.
 """
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,11 @@ from torch import Tensor
 from kinfold import data, registry
 from kinfold.data.column_files import read_npy
 from kinfold.data.dataset import SPLITS
-from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.image_folder import list_images
 from kinfold.data.image_table import is_image_table
 from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun
-from kinfold.files.cache import load_or_compute
-from kinfold.files.checksums import digest_files
+from kinfold.embedding.kept import embed_items, embed_unkept
 from kinfold.files.paths import describe_missing
 from kinfold.html_table import render_html_table
 from kinfold.metrics import neighbors
@@ -157,7 +154,7 @@ class SearchIndex:
         progress: Progress | None = None,
         report: Callable[[str], object] | None = None,
     ) -> "SearchIndex":
-        """Embed a gallery, or load its embeddings from the cache of the run.
+        """Embed a gallery, or load the embeddings that the run keeps.
 
         Args:
             run: A run, whose network embeds.
@@ -165,7 +162,7 @@ class SearchIndex:
             split: "train", "validation", "test" or "all". None is the test split of the run where it may be looked at,
                 else everything.
             progress: Called with a stage and the share that is finished.
-            report: Called with a message where embeddings cannot be cached.
+            report: Called with a message where embeddings cannot be kept.
 
         Raises:
             ValueError: There is no such gallery or split, or the run embeds items of another kind.
@@ -177,9 +174,8 @@ class SearchIndex:
             name, datasets = _select_run_data(run, split)
         else:
             name, datasets = _read_gallery(str(gallery), split or "all")
-        weights = digest_files(run.weight_files())
-        rows = [_load_or_embed(run, key, part, weights, progress, report) for key, part in datasets.items()]
-        return SearchIndex(run, name, [*datasets.values()], torch.cat(rows))
+        rows = [embed_items(run, dataset, progress, report) for dataset in datasets]
+        return SearchIndex(run, name, datasets, torch.cat(rows))
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -252,7 +248,7 @@ class SearchIndex:
         if index is not None:
             return self._take_item(index)
         dataset = data.create_dataset("query", data.ImageFiles(path.parent, [path.name]), [""], ["test"])
-        return SearchItem(dataset.items[0], file=query), _embed(self.run, dataset)
+        return SearchItem(dataset.items[0], file=query), embed_unkept(self.run, dataset)
 
     def _take_item(self, index: int) -> tuple[SearchItem, Tensor]:
         return self.get_item(index), self.embeddings[index : index + 1]
@@ -274,25 +270,24 @@ class SearchIndex:
         return SearchItem(row, file=str(path)), torch.from_numpy(row)[None]
 
     def _embed_row(self, name: str, row: Array) -> Tensor:
-        return _embed(self.run, data.create_dataset(name, data.Rows(row[None]), [""], ["test"]))
+        return embed_unkept(self.run, data.create_dataset(name, data.Rows(row[None]), [""], ["test"]))
 
 
-def _select_run_data(run: EmbeddingRun, split: str | None) -> tuple[str, Mapping[str, data.Dataset]]:
-    """Return a name and the datasets of a run, by the name of their cache."""
+def _select_run_data(run: EmbeddingRun, split: str | None) -> tuple[str, list[data.Dataset]]:
+    """Return a name and the datasets of a run."""
     visible = run.list_visible_splits()
     split = split or ("test" if "test" in visible else "all")
     if split == "all":
-        return f"the data of {run.folder}", visible
-    return f"the {split} split of {run.folder}", {split: run.data(split)}
+        return f"the data of {run.folder}", [*visible.values()]
+    return f"the {split} split of {run.folder}", [run.data(split)]
 
 
-def _read_gallery(gallery: str, split: str) -> tuple[str, Mapping[str, data.Dataset]]:
-    """Return a name and the dataset of a gallery, by the name of its cache."""
+def _read_gallery(gallery: str, split: str) -> tuple[str, list[data.Dataset]]:
+    """Return a name and the dataset of a gallery."""
     dataset = load_items(gallery)
-    name = gallery if split == "all" else f"{gallery} {split}"
-    # other folders may have the same name
-    key = f"{dataset.name}-{split}-{hashlib.sha256(str(Path(gallery).resolve()).encode()).hexdigest()[:8]}"
-    return name, {key: dataset if split == "all" else dataset.subset(split)}
+    if split == "all":
+        return gallery, [dataset]
+    return f"{gallery} {split}", [dataset.subset(split)]
 
 
 def load_items(gallery: str) -> data.Dataset:
@@ -315,42 +310,3 @@ def load_items(gallery: str) -> data.Dataset:
     near = registry.suggest(gallery, registry.names("datasets"))
     what = "folder, file or dataset"
     raise ValueError(f"there is no {what} {gallery}{near}" if near else describe_missing(gallery, what))
-
-
-def _load_or_embed(
-    run: EmbeddingRun,
-    name: str,
-    dataset: data.Dataset,
-    weights: str,
-    progress: Progress | None,
-    report: Callable[[str], object] | None,
-) -> Tensor:
-    if run.pipeline is None:
-        return _embed(run, dataset, progress)  # a head on features is as fast as a look whether they changed
-    cache = f"embeddings-{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}"
-    key = f"{weights} {run.pipeline!r} {compute_fingerprint(dataset, full=True)}"
-
-    def warn(error: OSError) -> None:
-        if report is not None:
-            report(f"the embeddings are not kept for the next search: {error}")
-
-    cached = load_or_compute(
-        run.folder, cache, key, lambda: {"embeddings": _embed(run, dataset, progress)}, on_write_error=warn
-    )
-    embeddings: Tensor = cached["embeddings"]
-    return embeddings
-
-
-def _embed(run: EmbeddingRun, dataset: data.Dataset, progress: Progress | None = None) -> Tensor:
-    """Return the embeddings (N, dim) of all items; a ValueError where the run embeds items of another kind."""
-    holds_features = getattr(dataset.items[0], "ndim", 0) == 1
-    if holds_features != (run.pipeline is None):
-        takes, has = ("images", "features") if holds_features else ("features", "images")
-        raise ValueError(f"the run {run.folder} embeds {takes}, but {dataset.name} holds {has}")
-    embeddings = run.embed(dataset, progress)
-    if len(embeddings) != len(dataset):
-        raise ValueError(
-            f"{len(dataset) - len(embeddings):,} images of {dataset.name} cannot be read; "
-            "`kinfold data check` names them: fix or remove them"
-        )
-    return embeddings

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.embedding.kept import embed_items
 from kinfold.embedding.quantization import Precision, SizeRow, choose_size, compare_sizes, quantize
 from kinfold.files.documents import read_result, write_result
 from kinfold.models.code_output import CodeOutput
@@ -70,7 +71,7 @@ def choose_run_size(
     if run.distance != "cosine":
         raise ValueError(f"sizes are of cosines, but the run {run.folder} compares by {run.distance} distance")
     name, dataset, _ = select_unseen(run, split)
-    embeddings = run.embed(dataset, progress)
+    embeddings = embed_items(run, dataset, progress)
     rows = compare_sizes(embeddings, dataset.labels, dims, metric=metric)
     chosen = choose_size(rows)
     scales = quantize(embeddings, chosen.precision, chosen.dim).scales.tolist()

@@ -30,7 +30,7 @@ from kinfold.files.atomic import remove_unfinished, write_atomic, write_json
 from kinfold.files.checksums import SHA256, add_checksum, compute_sha256
 from kinfold.files.documents import IntegerRange, read_json
 from kinfold.files.locks import lock_folder
-from kinfold.files.paths import check_path, read_bytes, remove_file
+from kinfold.files.paths import check_parent, check_path, read_bytes, remove_file
 
 PART_SIZE = 2048  # items in a part, about
 PART_SECONDS = 20.0  # after which a smaller part is written: a kill loses no more
@@ -75,8 +75,7 @@ def embed_to_file(
     out = Path(out)
     if out.suffix != ".npz":
         raise ValueError(f"a feature file ends in .npz, got {out.name!r}")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} to write {out.name} to")
+    check_parent(out)
     pipeline = encoder.pipeline
     background = BACKGROUND if pipeline is None else pipeline.background
     job = {"dataset": dataset.name, "items": len(dataset), "fingerprint": compute_fingerprint(dataset), "split": split}

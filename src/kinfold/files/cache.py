@@ -36,19 +36,50 @@ def load_or_compute(
     Raises:
         UnsafePathError: The cache file or its folder is a link.
     """
-    file = folder / "cache" / f"{name}.safetensors"
-    check_path(file, folder)
-    whole_key = f"{VERSION} {key}"
+    value = load_cached(folder, name, key)
+    if value is None:
+        value = compute()
+        store_cached(folder, name, key, value, on_write_error)
+    return value
+
+
+def load_cached(folder: Path, name: str, key: str) -> dict[str, Any] | None:
+    """Return the value that `store_cached` kept; None where it is missing, damaged or of another key.
+
+    Raises:
+        UnsafePathError: The cache file or its folder is a link.
+    """
+    file = _locate(folder, name)
     with suppress(ValueError, OSError):
         entry = read_state(file, within=folder)
-        if isinstance(entry, dict) and entry.get("key") == whole_key and isinstance(entry.get("value"), dict):
-            cached: dict[str, Any] = entry["value"]
-            return cached
-    value = compute()
+        if isinstance(entry, dict) and entry.get("key") == f"{VERSION} {key}" and isinstance(entry.get("value"), dict):
+            value: dict[str, Any] = entry["value"]
+            return value
+    return None
+
+
+def store_cached(
+    folder: Path,
+    name: str,
+    key: str,
+    value: dict[str, Any],
+    on_write_error: Callable[[OSError], object] | None = None,
+) -> None:
+    """Keep a value in place of what has the same name; see `load_or_compute`.
+
+    Raises:
+        UnsafePathError: The cache file or its folder is a link.
+    """
+    file = _locate(folder, name)
     try:
         make_folder(file.parent, folder)
-        write_state(file, {"key": whole_key, "value": value}, folder)
+        write_state(file, {"key": f"{VERSION} {key}", "value": value}, folder)
     except OSError as error:
         if on_write_error is not None:
             on_write_error(error)
-    return value
+
+
+def _locate(folder: Path, name: str) -> Path:
+    file = folder / "cache" / f"{name}.safetensors"
+    check_path(file, folder)
+    return file

@@ -10,8 +10,10 @@ from kinfold.data.dataset import Dataset
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.items import ImageFile
 from kinfold.data.stored_embeddings import read_stored_embeddings
-from kinfold.embedding.encoders import EmbeddingRun
+from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.embedding.kept import KeptEmbeddings, embed_unkept
 from kinfold.gallery.gallery import Existing, Gallery
+from kinfold.gallery.inputs import check_distance
 
 _ITEMS_PER_PART = 2048
 
@@ -49,18 +51,25 @@ def add_dataset(
     waiting = np.arange(len(dataset))
     if existing == "skip" and len(gallery):
         waiting = np.flatnonzero(~np.isin(np.array(ids), np.array(gallery.ids)))
+    check_distance(run)
+    fingerprint = fingerprint_run(run)
+    gallery.check_fingerprint(fingerprint)
+    kept = None if run.pipeline is None else KeptEmbeddings(run)
     added = 0
     for start in range(0, len(waiting), _ITEMS_PER_PART):
         part = waiting[start : start + _ITEMS_PER_PART]
         mask = np.zeros(len(dataset), dtype=bool)
         mask[part] = True
         rows = part.tolist()
+        items = dataset.where(mask)
+        # the gallery keeps them; the run need not
+        embeddings = embed_unkept(run, items) if kept is None else kept.embed(items, keep=False)
         added += gallery.add(
-            dataset.where(mask),
+            embeddings,
             [labels[row] for row in rows],
             [ids[row] for row in rows],
             [paths[row] for row in rows],
-            run=run,
+            fingerprint=fingerprint,
             existing=existing,
         )
         if progress is not None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from kinfold.calibration.stored import select_unseen
 from kinfold.data.items import Array
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.embedding.kept import embed_items
 from kinfold.gallery import kept_index, probes
 from kinfold.gallery.chunk_list import append_items, drop_items
 from kinfold.gallery.folder import GalleryFolder
@@ -264,7 +265,9 @@ class Gallery(GalleryReader):
         mask[rows.numpy()] = True
         labels = [dataset.classes[number] for number in dataset.labels[rows].tolist()]
         origin = f"{name} classes of {run.folder.resolve().name}"
-        return self.set_probes(run.embed(dataset.where(mask)), labels, far, origin=origin, may_guarantee=not selected)
+        return self.set_probes(
+            embed_items(run, dataset.where(mask)), labels, far, origin=origin, may_guarantee=not selected
+        )
 
     def set_probes(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
+from kinfold.embedding.kept import embed_items
 from kinfold.files.state import read_state, write_state
 from kinfold.metrics import evaluate, neighbors
 from kinfold.metrics._ranking.rows import normalize_rows
@@ -101,9 +102,9 @@ def fit_upgrade(old: EmbeddingRun, new: EmbeddingRun, progress: Callable[[str, f
     if name is None:
         raise ValueError(f"the run {old.folder} has no test or validation classes to measure a map on")
     train, unseen = visible["train"], visible[name]
-    matrix, offset = fit_linear_map(new.embed(train, progress), old.embed(train, progress))
+    matrix, offset = fit_linear_map(*(embed_items(run, train, progress) for run in (new, old)))
     fitted = SpaceMap(matrix, offset, fingerprint_run(new), fingerprint_run(old), {})
-    old_rows, new_rows = old.embed(unseen, progress), new.embed(unseen, progress)
+    old_rows, new_rows = (embed_items(run, unseen, progress) for run in (old, new))
     recall = measure_map(fitted(new_rows), old_rows, unseen.labels)
     recalls = {
         key: evaluate(rows, unseen.labels, metrics=["recall@1"])["recall@1"]

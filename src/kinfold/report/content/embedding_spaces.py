@@ -10,6 +10,7 @@ import torch
 
 from kinfold.data import Dataset
 from kinfold.data.items import Array
+from kinfold.embedding.kept import embed_items
 from kinfold.experiments.repeat import Repeat
 from kinfold.files.cache import load_or_compute
 from kinfold.files.checksums import digest_files
@@ -223,7 +224,7 @@ def _list_weight_files(run: Run | Repeat) -> list[Path]:
 
 
 def _measure(run: Run | Repeat, dataset: Dataset, points: int, progress: Progress) -> dict[str, Any]:
-    rows = run.embed(dataset, progress)
+    rows = embed_items(run, dataset, progress)
     if not rows.isfinite().all():
         raise ValueError("its weights are not usable: embeddings are not finite")
     progress("neighbors, curves and map", 0.0)
