@@ -15,7 +15,7 @@ from kinfold.calibration.class_pairs import build_table
 from kinfold.calibration.drawing import ClassItems
 from kinfold.calibration.identification import estimate_thresholds, rate_at
 from kinfold.calibration.probability import fit_probability, measure_reliability
-from kinfold.calibration.thresholds import estimate_threshold
+from kinfold.calibration.thresholds import estimate_threshold, measure_coverage
 from tests.cli.runs import feature_run
 from tests.problems import generator
 
@@ -114,6 +114,16 @@ def test_an_estimate_keeps_its_rate_among_new_classes_about_as_often_as_it_says(
     assert exceeded["estimate"] <= 12  # of 60; 6 are the aim, and 12 have a chance of 1 %
 
 
+def test_coverage_counts_the_halves_on_which_the_rate_is_exceeded(monkeypatch):
+    items = unit_items(16)
+    table = build_table(items.rows, items.labels, 0.1, generator(0))
+    thresholds = iter([-1.0, 2.0, -1.0, -1.0])
+    monkeypatch.setattr("kinfold.calibration.thresholds.estimate_threshold", lambda *_: next(thresholds))
+    coverage = measure_coverage(table, 0.1, 0.9, 4, generator(0))
+    assert (coverage["splits"], coverage["exceeded"]) == (4, 0.75)
+    assert 0.75 * 0.5 < coverage["mean_far"] < 0.75
+
+
 def draw_population(classes, seed):
     """Unit rows of classes around centers of different spread, and labels."""
     source = generator(seed)
@@ -132,6 +142,9 @@ def test_the_curve_passes_through_the_chosen_point():
     assert np.interp(result.threshold, at, far) == pytest.approx(result.measured_far, rel=0.1)
     figure = result.plot()
     assert [axes.get_title() for axes in figure.axes][:2] == ["ROC", "DET"]
+    points = [axes.lines[1].get_xydata()[0].tolist() for axes in figure.axes[:2]]
+    assert points == [[result.measured_far, result.tar], [result.measured_far, 1 - result.tar]]
+    assert [point.gallery_classes for point in result.identification] == [10, 100, 1000, 10000]
     assert "guarantee" in result._repr_html_()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from kinfold.cli.console import Console
+from kinfold.cli.progress import format_duration
 from kinfold.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -53,17 +54,6 @@ def show_bench_progress(enabled: bool = True) -> Iterator["ProgressCallback | No
                 bars.console.print(text, markup=False, highlight=False)
 
         yield update
-
-
-def format_duration(seconds: float) -> str:
-    """Format seconds in the unit that suits them.
-
-    Examples:
-        >>> [format_duration(seconds) for seconds in (12.3, 300, 9000)]
-        ['12 s', '5 min', '2.5 h']
-    """
-    minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 def _print_result(state: "BenchState", result: "TaskResult | None") -> None:

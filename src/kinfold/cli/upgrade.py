@@ -26,10 +26,12 @@ def upgrade(
     The map is fitted on the training items of the old run, and its recall is measured on unseen classes.
     """
     from kinfold.cli.progress import show_progress
+    from kinfold.files.paths import check_parent
     from kinfold.gallery.upgrade import fit_upgrade
 
     if out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors, got {out.name!r}")
+    check_parent(out)
     with show_progress(enabled=not as_json) as progress:
         fitted = fit_upgrade(open_for_use(old), open_for_use(new), progress)
     fitted.save(out)

@@ -248,3 +248,8 @@ def nan_to_null(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [nan_to_null(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def null_to_nan(value: float | None) -> float:
+    """Return a number of a JSON file, NaN for null."""
+    return math.nan if value is None else value

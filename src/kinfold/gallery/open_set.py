@@ -201,17 +201,16 @@ def _fit(probes: Tensor, classes: Tensor, nearest: Tensor, weights: Tensor) -> P
     """Fit the probability that the label of the nearest item is right.
 
     A probe stands for an unknown class with its nearest item of the gallery, and for a class of the gallery with the
-    nearest of up to five other probes of its class, which is right where it is nearer than all of the gallery.
+    nearest of the first six probes of its class beside itself, which is right where it is nearer than all of the
+    gallery.
     """
     genuine = torch.full_like(nearest, -1.0)
     for number in torch.unique(classes).tolist():
         members = (classes == number).nonzero().squeeze(1)
         if len(members) > 1:
             scores = (probes[members] @ probes[members].T).double().fill_diagonal_(-1.0)
-            # the other members in a fixed order, at most five of them
-            others = scores.clone()
-            others[:, 6:] = -1.0
-            genuine[members] = others.amax(dim=1)
+            scores[:, 6:] = -1.0
+            genuine[members] = scores.amax(dim=1)
     has_genuine = genuine > -1.0
     known_score = torch.maximum(genuine, nearest)[has_genuine]
     scores = torch.cat([known_score, nearest])

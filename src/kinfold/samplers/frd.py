@@ -70,7 +70,8 @@ def compute_frechet_distances(points: Tensor, candidates: Tensor) -> Tensor:
         candidates: Rows of `points`, (M, B).
 
     Examples:
-        >>> compute_frechet_distances(torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]]))
+        >>> points, candidates = torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[0, 1, 2], [0, 1, 0]])
+        >>> compute_frechet_distances(points, candidates).round(decimals=4)
         tensor([0.0000, 2.4923])
     """
     chosen = points[candidates]  # (M, B, D)

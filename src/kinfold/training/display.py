@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from kinfold.files.documents import null_to_nan
 from kinfold.optional import import_optional
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ def plot_curves(run: "Run") -> Any:
         raise ValueError(f"{run.folder} has logged nothing yet; there is nothing to plot")
     figure = Figure(figsize=(10, 4), layout="constrained")
     loss_axes, metric_axes = figure.subplots(1, 2)
-    loss_axes.plot([event["step"] for event in losses], [_to_float(event["loss"]) for event in losses])
+    loss_axes.plot([event["step"] for event in losses], [null_to_nan(event["loss"]) for event in losses])
     loss_axes.set(title="loss", xlabel="step")
     for metric in run.config.evaluation.metrics:
-        points = [(event["step"], _to_float(event[metric])) for event in evaluations if metric in event]
+        points = [(event["step"], null_to_nan(event[metric])) for event in evaluations if metric in event]
         if points:
             metric_axes.plot(*zip(*points, strict=True), marker=".", label=metric)
     title = f"metrics on {evaluations[0].get('split', 'validation')} classes" if evaluations else "no evaluations"
@@ -106,7 +107,3 @@ def plot_curves(run: "Run") -> Any:
     if evaluations:
         metric_axes.legend()
     return figure
-
-
-def _to_float(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -14,6 +14,7 @@ from kinfold.experiments.tables import (
     format_probability,
     render_table,
 )
+from kinfold.files.documents import null_to_nan
 
 STYLES: dict[str, Style] = {"md": "markdown", "tex": "latex"}
 
@@ -39,7 +40,7 @@ def _create_rows(table: dict[str, Any]) -> Rows:
 
 def _create_entry(cell: dict[str, Any], row: dict[str, Any]) -> TableEntry:
     count = cell["count"]
-    interval = None if cell["mean"] is None else Interval(cell["mean"], _to_float(cell["half_width"]), count)
+    interval = None if cell["mean"] is None else Interval(cell["mean"], null_to_nan(cell["half_width"]), count)
     note = cell["note"] or ("quoted" if row["quoted"] else "")
     published = cell["published"]
     if isinstance(published, str):
@@ -50,12 +51,8 @@ def _create_entry(cell: dict[str, Any], row: dict[str, Any]) -> TableEntry:
     start = gain = None
     if cell.get("start") is not None and cell.get("gain") is not None:
         start = Interval(cell["start"], math.nan, count)
-        gain = Interval(cell["gain"], _to_float(cell["gain_half_width"]), count)
+        gain = Interval(cell["gain"], null_to_nan(cell["gain_half_width"]), count)
     return TableEntry(interval, published, cell["bold"], note, start, gain)
-
-
-def _to_float(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _add_notes(text: str, notes: list[str], kind: str) -> str:
@@ -69,8 +66,8 @@ def _format_comparisons(table: dict[str, Any]) -> dict[str, str]:
     head = ["difference", f"{metric}{difference_unit(metric)}", "p", "p, Holm"]
     body = []
     for row in table["comparisons"]:
-        difference = format_difference(metric, _to_float(row["difference"]), _to_float(row["half_width"]))
-        p, adjusted = (format_probability(_to_float(row[key])) for key in ("p", "adjusted"))
+        difference = format_difference(metric, null_to_nan(row["difference"]), null_to_nan(row["half_width"]))
+        p, adjusted = (format_probability(null_to_nan(row[key])) for key in ("p", "adjusted"))
         body.append([f"{row['first']} - {row['second']}", difference, p, adjusted + " *" * row["significant"]])
     any_significant = any(row["significant"] for row in table["comparisons"])
     meaning = "*: significant" if any_significant else "no difference is significant"
