@@ -15,7 +15,6 @@ from torch import Tensor
 from kinfold import metrics, models, registry
 from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.distributed import World
-from kinfold.linear_estimators import to_tensor
 from kinfold.models import Embedder
 from kinfold.models.initialization import PrincipalComponents, compute_principal_components
 from kinfold.models.linear_maps import SUPERVISED
@@ -199,7 +198,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False)  # noqa: N806
         with torch.inference_mode():
-            embeddings = torch.cat([self.model_(chunk) for chunk in torch.split(to_tensor(X), _CHUNK)])
+            embeddings = torch.cat([self.model_(chunk) for chunk in torch.split(_to_tensor(X), _CHUNK)])
             rows: Array = (normalize(embeddings) if self.distance_ == "cosine" else embeddings).numpy()
         return rows
 
@@ -302,7 +301,7 @@ def _build_run(config: RunConfig, dataset: Dataset) -> RunBuilder:
         init = "half-whiten" if model.head == "linear" else "random"
     start: Tensor | PrincipalComponents | None = None
     if init != "random":
-        rows = to_tensor(train.items.array())  # type: ignore[attr-defined]  # `Rows`
+        rows = _to_tensor(train.items.array())  # type: ignore[attr-defined]  # `Rows`
         start = PrecomputedFeatures(rows.shape[1], standardize=True).standardize(rows)
         limit = min(rows.shape[1], len(train.classes) - 1) if init == "lda" else rows.shape[1]
         if init not in SUPERVISED:
@@ -364,3 +363,7 @@ def _choose_seed(random_state: Any) -> int:
 def _check_integer(name: str, value: Any, low: int) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
         raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+
+
+def _to_tensor(rows: Array) -> Tensor:
+    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))  # torch takes no read-only memory

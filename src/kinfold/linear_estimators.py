@@ -42,7 +42,7 @@ class _LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=_DTYPES, reset=False)  # noqa: N806
-        rows: Tensor = self.map_(to_tensor(X).double())
+        rows: Tensor = self.map_(_to_tensor(X).double())
         embeddings: Array = (normalize_rows(rows) if self.normalize else rows).numpy().astype(X.dtype)
         return embeddings
 
@@ -122,7 +122,7 @@ class Whitening(_LinearEstimator):
         if self.kind not in ("pca", "half-whiten", "whiten"):
             raise ValueError(f"kind is 'pca', 'half-whiten' or 'whiten', got {self.kind!r}; kinfold.LDA needs labels")
         self._moments = getattr(self, "_moments", None) or Moments(X.shape[1])
-        self._moments.update(to_tensor(X))
+        self._moments.update(_to_tensor(X))
         self.mean_ = self._moments.mean.numpy()
         kind: Any = self.kind
         return self._set_map(fit_linear_map(self._moments, kind, self.dim, self.shrinkage))
@@ -194,7 +194,7 @@ class LDA(_LinearEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"LDA separates classes, and y has only one class: {str(self.classes_[0])!r}")
         moments = Moments(X.shape[1], len(self.classes_))
-        moments.update(to_tensor(X), torch.from_numpy(labels.astype(np.int64)))
+        moments.update(_to_tensor(X), torch.from_numpy(labels.astype(np.int64)))
         self.mean_ = moments.mean.numpy()
         kind: Any = self.kind
         dim = None if self.dim is None else min(self.dim, count_dimensions(moments, kind))
@@ -206,6 +206,5 @@ class LDA(_LinearEstimator):
         return tags
 
 
-def to_tensor(rows: Array) -> Tensor:
-    """Return an array as a tensor; torch takes no read-only memory, which is copied."""
-    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+def _to_tensor(rows: Array) -> Tensor:
+    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))  # torch takes no read-only memory
