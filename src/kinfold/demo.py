@@ -75,7 +75,7 @@ def build_suite(steps: int | None = None, classes: int | None = None) -> Suite:
         classes: Number of characters; those of the suite if left out.
 
     Raises:
-        ValueError: If `steps` is smaller than 1.
+        ValueError: `steps` is smaller than 1.
     """
     tables: dict[str, Any] = dict(read_tables(SUITE))
     base = tables["base"]
@@ -99,8 +99,8 @@ def run_demo(folder: Path, suite: Suite, *, jobs: int = 1, watch: ProgressCallba
         watch: Called with the state of the bench; see `run_bench`.
 
     Raises:
-        RuntimeError: If a run failed.
-        Interrupted: If a signal interrupted the demo. The next start continues.
+        RuntimeError: A run failed.
+        Interrupted: A signal interrupted the demo. The next start continues.
     """
 
     def create_workers(bench_folder: BenchFolder) -> Processes:

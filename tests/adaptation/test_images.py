@@ -87,7 +87,8 @@ def test_what_uses_the_run_embeds_no_image_again(photos, whole, tmp_path, monkey
     gallery = kinfold.Gallery.create(tmp_path / "gallery", run=run)
     assert add_dataset(gallery, kinfold.data.load("folder", photos / "train"), run) == 72
     assert gallery.calibrate(run, far=0.2).far == 0.2
-    assert calibrate_run(run, far=0.2).far == 0.2
+    with pytest.raises(ValueError, match="4 classes are too few to calibrate on"):
+        calibrate_run(run, far=0.2)
 
 
 def test_features_are_computed_once_and_a_killed_process_goes_on(tmp_path, photos, whole, monkeypatch):

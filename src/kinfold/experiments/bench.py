@@ -62,7 +62,7 @@ class Bench:
             storage: URL of the database with its searches, if the bench was started with one.
 
         Raises:
-            ValueError: If the folder is not that of a bench, or if its suite is damaged.
+            ValueError: The folder is not that of a bench, or its suite is damaged.
         """
         bench_folder = BenchFolder(folder)
         if not bench_folder.started:
@@ -282,7 +282,7 @@ class Bench:
             The axes.
 
         Raises:
-            ImportError: If matplotlib is not installed.
+            ImportError: matplotlib is not installed.
         """
         pyplot = import_optional("matplotlib.pyplot", "matplotlib", "report", "Bench.plot")
         data, metric = data or self.suite.datasets[0], metric or self.suite.metric

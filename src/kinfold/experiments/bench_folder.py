@@ -125,7 +125,7 @@ class BenchFolder:
         """Return the path of a file or folder of the bench.
 
         Raises:
-            ValueError: If a link leads out of the bench.
+            ValueError: A link leads out of the bench.
         """
         check_path(self.path / name, self.path)
         return self.path / name
@@ -155,7 +155,7 @@ class BenchFolder:
         """Tell whether a task succeeded with these settings.
 
         Raises:
-            ValueError: If it succeeded with other settings.
+            ValueError: It succeeded with other settings.
         """
         record = self.read_record(name)
         if record is None or record["error"] is not None:

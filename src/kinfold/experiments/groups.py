@@ -25,7 +25,7 @@ def find_groups(comparison: MethodComparison) -> list[tuple[str, ...]]:
         Methods without a result and untrained ones are in no group.
 
     Raises:
-        ValueError: If the methods were compared with a baseline only.
+        ValueError: The methods were compared with a baseline only.
 
     Examples:
         >>> from kinfold.experiments import compare_methods
@@ -75,7 +75,7 @@ def count_needed_repeats(deviation: float, effect: float, level: float = 0.05, p
         The smallest number of repeats, at least 2; None if it is above 10,000 or the deviation is unknown.
 
     Raises:
-        ValueError: If the effect is not above zero, or if level or power do not lie between 0 and 1.
+        ValueError: The effect is not above zero, or level or power do not lie between 0 and 1.
 
     Examples:
         >>> count_needed_repeats(deviation=0.5, effect=0.5)

@@ -27,7 +27,7 @@ def rank_test(first: Sequence[float], second: Sequence[float], level: float = 0.
         Mean difference, its interval, and p; NaN with fewer than two repeats.
 
     Raises:
-        ValueError: If the two have unequal lengths, or if a value is not finite.
+        ValueError: The two have unequal lengths, or a value is not finite.
 
     Examples:
         >>> rank_test([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.9, 1.8, 2.7, 3.6, 4.5, 5.4]).p

@@ -59,7 +59,7 @@ def open_run(folder: Path | str) -> "Run | Repeat":
         The run or the repeat. Both have `model`, `embed`, `data` and `scores`.
 
     Raises:
-        ValueError: If the folder holds neither.
+        ValueError: The folder holds neither.
     """
     return Repeat.open(folder) if is_repeat(folder) else Run.open(folder)
 
@@ -88,7 +88,7 @@ class Repeat:
             dataset: The data set that its runs were trained on, where their configuration names none.
 
         Raises:
-            ValueError: If the folder is not that of a repeat.
+            ValueError: The folder is not that of a repeat.
         """
         folder = Path(folder)
         if not is_repeat(folder):
@@ -124,7 +124,7 @@ class Repeat:
         """Scores on the test classes.
 
         Raises:
-            ValueError: If the test classes were not measured yet.
+            ValueError: The test classes were not measured yet.
         """
         path = self.folder / "scores.json"
         if not path.is_file():
@@ -143,7 +143,7 @@ class Repeat:
 
     @property
     def distance(self) -> Distance:
-        """Distance of the embeddings. ConcatenatedEmbedder embeddings are always compared by cosine."""
+        """Distance of the embeddings. Concatenated embeddings are always compared by cosine."""
         return "cosine" if len(self.runs) > 1 else self.runs[0].distance
 
     def model(self) -> nn.Module:
@@ -192,7 +192,7 @@ class Repeat:
             inflated.
 
         Raises:
-            ValueError: If a fold is not finished, or if its weights are not finite.
+            ValueError: A fold is not finished, or its weights are not finite.
         """
         unfinished = [run.folder.name for run in self.runs if not run.finished]
         if unfinished:

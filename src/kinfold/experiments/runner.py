@@ -97,8 +97,8 @@ def run_bench(
         The state at the end, with the errors of tasks that failed.
 
     Raises:
-        ValueError: If data are missing, or if finished runs have other settings than the suite.
-        Interrupted: If a signal interrupted the bench.
+        ValueError: Data are missing, or finished runs have other settings than the suite.
+        Interrupted: A signal interrupted the bench.
 
     Examples:
         `run_bench(read_suite("suite.toml"), "bench/birds", jobs=2)`

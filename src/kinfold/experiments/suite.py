@@ -46,7 +46,7 @@ class Suite:
         test: "t", Student's paired t-test, or "rank", Wilcoxon's signed-rank test, which needs six seeds or more.
 
     Raises:
-        ValueError: If a name, a setting or a combination is wrong.
+        ValueError: A name, a setting or a combination is wrong.
     """
 
     name: str
@@ -186,7 +186,7 @@ def read_suite(path: Path | str, changes: Sequence[str] = (), roots: Mapping[str
         The suite, checked.
 
     Raises:
-        ValueError: If the file does not exist, or if anything in it is wrong.
+        ValueError: The file does not exist, or something in it is wrong.
     """
     path = Path(path)
     if not path.is_file():

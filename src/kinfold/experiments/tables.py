@@ -130,7 +130,7 @@ def render_table(
         The table as a string.
 
     Raises:
-        ValueError: If the style or a column is unknown.
+        ValueError: The style or a column is unknown.
 
     Examples:
         >>> entry = TableEntry(Interval(0.634, 0.0031, 5), published=63.6, bold=True)

@@ -127,7 +127,7 @@ def plan_table(table: PublishedTable, options: PlanOptions) -> ReproductionPlan:
         The plan. Data and weights that are missing are listed in it.
 
     Raises:
-        ValueError: If a name or a setting is wrong.
+        ValueError: A name or a setting is wrong.
     """
     rows = _select_rows(table, options.rows)
     if table.kind == TOY and options.changes:
@@ -191,7 +191,7 @@ def plan_tables(names: Sequence[str], options: PlanOptions) -> list[Reproduction
         The plans.
 
     Raises:
-        ValueError: If nothing is left to run, or if an option has no effect.
+        ValueError: Nothing is left to run, or an option has no effect.
     """
     if options.rows and len(names) > 1:
         raise ValueError("--row chooses rows of one table: give the name of only that table")

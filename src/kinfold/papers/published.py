@@ -103,7 +103,7 @@ class PublishedRow:
             data: Name of the data set; "toy" for a toy problem, which has a table `toy` instead of a recipe.
 
         Raises:
-            ValueError: If the row is a number only, or not run on this data set.
+            ValueError: The row is a number only, or not run on this data set.
         """
         from kinfold.training.config.parsing import merge_tables
 
@@ -201,7 +201,7 @@ def load_table(name: str) -> PublishedTable:
         The table, checked.
 
     Raises:
-        ValueError: If there is no such table, or if its file is wrong.
+        ValueError: There is no such table, or its file is wrong.
 
     Examples:
         >>> str(load_table("dro/table1").row("dro-topk-binomial").published["cub"]["recall@1"])

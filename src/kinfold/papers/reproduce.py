@@ -91,7 +91,7 @@ def reproduce_table(
         Our numbers on each data set.
 
     Raises:
-        ValueError: If data or weights are missing.
+        ValueError: Data or weights are missing.
     """
     plan.check_ready()
     if plan.table.kind == TOY:

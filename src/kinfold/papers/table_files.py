@@ -79,7 +79,7 @@ def build_table(name: str, tables: Mapping[str, Any]) -> PublishedTable:
             become floats.
 
     Raises:
-        ValueError: If anything is wrong; the message starts with the name.
+        ValueError: Something is wrong; the message starts with the name.
     """
     try:
         return _build(name, {key: _with_floats(value) for key, value in tables.items()})

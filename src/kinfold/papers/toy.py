@@ -151,7 +151,7 @@ def run_toy(
         Results of all seeds.
 
     Raises:
-        ValueError: If a name is unknown, or if the variant does not switch.
+        ValueError: A name is unknown, or the variant does not switch.
 
     Examples:
         >>> run_toy("switch", 0.4, seeds=[0]).medians.keys()

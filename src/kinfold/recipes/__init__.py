@@ -28,7 +28,7 @@ def find_recipe(name: str) -> Path:
         name: The path of a .toml file, or a name of `list_recipes()`.
 
     Raises:
-        ValueError: If there is no such recipe; the message has the nearest name.
+        ValueError: There is no such recipe; the message has the nearest name.
     """
     from kinfold.registry import suggest
 

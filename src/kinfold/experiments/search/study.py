@@ -83,7 +83,7 @@ class Study:
         """Return the best trial, the first of equal ones.
 
         Raises:
-            ValueError: If no trial has a value.
+            ValueError: No trial has a value.
         """
         trials = [trial for trial in self._list_trials() if trial.value is not None]
         if not trials:

@@ -185,8 +185,8 @@ def _list_options(kind: str, name: str) -> set[str]:
 def merge_tables(*layers: Table) -> dict[str, Any]:
     """Merge tables key by key; later ones win.
 
-    A table with another `name` than that of the one below replaces it, and another loss drops the miner of the one it
-    replaces.
+    A table with another `name` replaces the one below it, whose options are those of its name; but settings of data
+    without a name are kept. Another loss drops the miner of the one it replaces.
 
     Examples:
         >>> merge_tables({"loss": {"name": "dro-topk", "k": 160}}, {"loss": {"k": 80}}, {"seed": 1})
@@ -208,7 +208,7 @@ def merge_tables(*layers: Table) -> dict[str, Any]:
             if (
                 isinstance(value, Mapping)
                 and isinstance(below, dict)
-                and (value.get("name") in (None, below.get("name")) or "name" not in below)
+                and (value.get("name") in (None, below.get("name")) or (key == "data" and "name" not in below))
             ):
                 result[key] = merge_tables(below, value)
             else:
