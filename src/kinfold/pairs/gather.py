@@ -11,7 +11,8 @@ from torch import Tensor
 
 from kinfold.pairs.transforms import is_transformed
 
-_CHUNK_ENTRIES = 1 << 20  # entries gathered at a time
+# Entries gathered at a time. 1,280 pairs of 1,024 dimensions took 2.2 ms with 2^18 entries, 1.7 with 2^16, 2.3 with 2^14.
+_CHUNK_ENTRIES = 1 << 16
 
 Form: TypeAlias = Literal["dot", "squared", "minkowski"]
 
@@ -108,6 +109,9 @@ def add_gathered_gradients(
         weight: (T,).
         form: "dot", "squared" for squared distances, or "minkowski", see `gather_minkowski`.
     """
+    if form == "dot" and x.device.type == "cpu":
+        _add_dot_gradients(x_gradient, y_gradient, x, y, i, j, weight)
+        return
     weight = weight.unsqueeze(-1)
     for rows in _split_rows(i, x):
         left, right = x[i[rows]], y[j[rows]]
@@ -125,6 +129,21 @@ def add_gathered_gradients(
             for sign, side, index, gradient in ((1.0, left, i, x_gradient), (-1.0, right, j, y_gradient)):
                 slope = times * weight[rows] / (1.0 + torch.linalg.vecdot(side, side)).sqrt()[:, None]
                 gradient.index_add_(0, index[rows], torch.addcmul(difference, side, slope, value=-1.0), alpha=sign)
+
+
+def _add_dot_gradients(
+    x_gradient: Tensor, y_gradient: Tensor, x: Tensor, y: Tensor, i: Tensor, j: Tensor, weight: Tensor
+) -> None:
+    """Add W y and W^T x, where W is the sparse matrix of the weights: no rows are copied, a third of the time."""
+    if y_gradient is x_gradient:  # then y is x, and W + W^T takes one product
+        i, j, weight = torch.cat([i, j]), torch.cat([j, i]), torch.cat([weight, weight])
+    else:
+        y_gradient.addmm_(_make_sparse(j, i, weight, (len(y), len(x))), x)
+    x_gradient.addmm_(_make_sparse(i, j, weight, (len(x), len(y))), y)
+
+
+def _make_sparse(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    return torch.sparse_coo_tensor(torch.stack([rows, columns]), values, shape, check_invariants=False)
 
 
 def _split_rows(i: Tensor, x: Tensor) -> list[slice]:
