@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import kinfold
 from tests.cli.runs import run
@@ -63,6 +64,58 @@ def test_a_gallery_and_a_condition_are_used(file, tmp_path, capsys, monkeypatch)
     assert json.loads(out)["metrics"] == kinfold.metrics.evaluate(x[200:], labels[200:])
 
 
+def test_levels_and_tags_of_a_file_are_compared(tmp_path, capsys, monkeypatch):
+    x, labels = make_embeddings("clustered")
+    levels = np.array([f"group {label // 5}/class {label}" for label in labels])
+    tags = np.array([f"{label % 3};{3 + label % 4}" for label in labels])
+    both, queries, gallery = (tmp_path / f"{name}.npz" for name in ("both", "queries", "gallery"))
+    np.savez(both, embeddings=x.numpy(), taxonomy=levels, tags=tags, label=labels)
+    np.savez(queries, embeddings=x[60:].numpy(), taxonomy=levels[60:])
+    np.savez(gallery, embeddings=x[:60].numpy(), taxonomy=levels[:60])
+
+    def evaluate(*arguments):
+        code, out, err = run(capsys, monkeypatch, "evaluate", *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)["metrics"]
+
+    degree = (labels[:, None] == labels).astype(float) / 2 + (labels[:, None] // 5 == labels // 5) / 2
+    wanted = kinfold.metrics.evaluate_graded(x, torch.from_numpy(degree), metrics=["ndcg@5", "hap"])
+    result = evaluate(both, "-m", "ndcg@5,recall@1,hap", "--levels-key", "taxonomy")
+    assert list(result) == ["ndcg@5", "recall@1", "hap"]
+    assert result["ndcg@5"] == pytest.approx(wanted["ndcg@5"], abs=1e-6)
+    assert result["hap"] == pytest.approx(wanted["hap"], abs=1e-6)
+    assert result["recall@1"] == kinfold.metrics.evaluate(x, labels, metrics=["recall@1"])["recall@1"]
+    shared = (labels[:, None] % 3 == labels % 3) | (labels[:, None] % 4 == labels % 4)
+    wanted = kinfold.metrics.evaluate_graded(x, torch.from_numpy(shared), metrics=["ndcg@5"])
+    assert evaluate(both, "-m", "ndcg@5", "--tags-key", "tags") == pytest.approx(wanted, abs=1e-6)
+    degree = torch.from_numpy(degree[60:, :60])
+    wanted = kinfold.metrics.evaluate_graded(x[60:], degree, x[:60], metrics=["hap"])
+    result = evaluate(queries, "--gallery", gallery, "-m", "hap,nmi", "--levels-key", "taxonomy")
+    assert result["hap"] == pytest.approx(wanted["hap"], abs=1e-6)
+    assert result["nmi"] > 0
+
+
+def test_a_run_on_levels_is_compared_by_them(tmp_path, capsys, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(60, 8)).astype("float32")
+    levels = [f"birds/{'owls' if number % 2 else 'crows'}/kind {number % 10}" for number in range(60)]
+    np.savez(tmp_path / "related.npz", embeddings=rows, taxonomy=levels, split=["train"] * 40 + ["test"] * 20)
+    recipe = {
+        "data": {
+            "name": "features",
+            "root": str(tmp_path / "related.npz"),
+            "options": {"columns": {"levels": "taxonomy"}},
+        },
+        "loss": {"name": "happier"},
+        "sampler": {"name": "random", "batch_size": 20},
+        "training": {"steps": 2},
+        "evaluation": {"every": 2, "metrics": ["ndcg@5", "recall@1"], "metric": "ndcg@5", "selection": "last"},
+    }
+    scores = kinfold.train(recipe, tmp_path / "run").scores["test"]
+    code, out, err = run(capsys, monkeypatch, "evaluate", tmp_path / "run", "-m", "ndcg@5,recall@1", "--json")
+    assert code == 0, err
+    assert json.loads(out)["metrics"] == pytest.approx(scores, abs=1e-6)
+
+
 def test_an_undefined_value_is_null_in_json(tmp_path, capsys, monkeypatch):
     path = tmp_path / "alone.npz"
     np.savez(path, embeddings=np.eye(3), labels=["a", "b", "c"])
@@ -78,6 +131,11 @@ def test_an_undefined_value_is_null_in_json(tmp_path, capsys, monkeypatch):
         (["FILE", "-m", "recal@1"], "did you mean 'recall@1'"),
         (["FILE", "--distance", "cos"], "cosine, dot, euclidean"),
         (["FILE", "--labels-key", "lables"], "did you mean 'labels'"),
+        (["FILE", "-m", "ndcg@10"], "--levels-key or --tags-key"),
+        (["FILE", "-m", "recall@1", "--levels-key", "coarse"], "for ndcg@k and hap"),
+        (["FILE", "-m", "hap", "--levels-key", "coarse", "--tags-key", "coarse"], "not by both"),
+        (["FILE", "-m", "hap", "--levels-key", "coarse", "--intervals", "queries"], "not computed for hap"),
+        (["FILE", "-m", "hap", "--levels-key", "coarse", "--per-class", "hap"], "compares related items"),
         (["FILE", "--where", "split"], "name=value"),
         (["FILE", "--where", "split=dev"], "one of test, train"),
         (["FILE", "--intervals", "rows"], "'queries' or 'classes'"),

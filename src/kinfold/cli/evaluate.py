@@ -16,6 +16,7 @@ from kinfold.cli.terminal import echo
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kinfold.data.label_table import LabelTable
     from kinfold.data.stored_embeddings import StoredEmbeddings
     from kinfold.metrics import Distance, Evaluation
 
@@ -43,6 +44,13 @@ def evaluate(
     coarse_key: Annotated[
         str | None, typer.Option(help="Name of an array of coarse labels, for nmi-coarse and so on.")
     ] = None,
+    levels_key: Annotated[
+        str | None,
+        typer.Option(help="Name of an array of levels, as in birds/owls/snowy owl, for ndcg@k and hap."),
+    ] = None,
+    tags_key: Annotated[
+        str | None, typer.Option(help="Name of an array of tags, as in red;round, for ndcg@k and hap.")
+    ] = None,
     where: Annotated[
         list[str] | None, typer.Option(help="Only rows in which an array has a value, such as `split=test`.")
     ] = None,
@@ -65,36 +73,52 @@ def evaluate(
     Arrays named embeddings, features, feat or x, and labels, label, classes, cls or y, are recognized.
     """
     from kinfold.cli.progress import show_progress
-    from kinfold.data.stored_embeddings import read_stored_embeddings
+    from kinfold.data.stored_embeddings import read_stored_embeddings, relate_stored
     from kinfold.metrics import examine
+    from kinfold.metrics.graded import is_graded_metric
     from kinfold.metrics.lookup import DEFAULT_METRICS, uses_coarse_labels, uses_gallery
 
     names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
     if per_class and names and per_class not in names:
         names.append(per_class)
+    graded = [name for name in names if is_graded_metric(name)]
+    plain = [name for name in names or DEFAULT_METRICS if name not in graded]
+    if graded and per_class in graded:
+        raise ValueError(f"--per-class lists metrics of classes, and {per_class} compares related items")
+    if graded and intervals:
+        raise ValueError(f"--intervals are not computed for {', '.join(graded)}: evaluate other metrics with them")
     keys = {"embeddings_key": embeddings_key, "labels_key": labels_key}
+    related_key, table = levels_key or tags_key, None
     with show_progress(enabled=not as_json) as progress:
         if embeddings.is_dir():
-            if gallery is not None or where or any(keys.values()) or coarse_key:
+            if gallery is not None or where or any(keys.values()) or coarse_key or related_key:
                 raise ValueError("a run evaluates its own data: --gallery, --where and --...-key are for files")
-            queries, others, run_distance, about = _embed_run(embeddings, split, progress)
+            queries, others, table, run_distance, about = _embed_run(embeddings, split, progress)
             # drop what these metrics do not use
-            queries = queries if uses_coarse_labels(names or DEFAULT_METRICS) else replace(queries, coarse_labels=None)
-            others = others if uses_gallery(names or DEFAULT_METRICS) else None
+            queries = queries if uses_coarse_labels(plain) else replace(queries, coarse_labels=None)
+            others = others if graded or uses_gallery(plain) else None
             compared = distance or run_distance
         else:
+            if levels_key and tags_key:
+                raise ValueError("items are related by --levels-key or by --tags-key, not by both")
+            if related_key and not graded:
+                raise ValueError("levels and tags are for ndcg@k and hap: add -m ndcg@10,hap, or leave the key out")
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
-            queries = read_stored_embeddings(embeddings, coarse_key=coarse_key, where=where, **keys)
-            others = None if gallery is None else read_stored_embeddings(gallery, where=where, **keys)
+            options = {**keys, "related_key": related_key}
+            queries = read_stored_embeddings(embeddings, coarse_key=coarse_key, where=where, **options)
+            others = None if gallery is None else read_stored_embeddings(gallery, where=where, **options)
+            if related_key:
+                table = relate_stored("levels" if levels_key else "tags", queries, others)
             compared, about = distance or "cosine", {}
             if not where and len(queries.splits) > 1 and not as_json:
                 echo(f"all rows, of {', '.join(queries.splits)}; --split test takes those alone", err=True)
+        references = None if graded and not uses_gallery(plain) else others
         evaluation = examine(
             queries.embeddings,
             queries.labels,
-            None if others is None else others.embeddings,
-            None if others is None else others.labels,
-            names or None,
+            None if references is None else references.embeddings,
+            None if references is None else references.labels,
+            plain,
             compared,  # type: ignore[arg-type]  # checked where it is used, with the choices in the message
             device,
             coarse_labels=queries.coarse_labels,
@@ -102,6 +126,10 @@ def evaluate(
             seed=seed,
             progress=progress,
         )
+        if graded:
+            related = _compute_graded(graded, queries, others, table, compared, device)  # type: ignore[arg-type]
+            merged = {**evaluation.values, **related}
+            evaluation = replace(evaluation, values={name: merged[name] for name in names})
     class_values = evaluation.per_class(per_class) if per_class else {}
     ranked = sorted(class_values.items(), key=lambda entry: entry[1])
     if as_json:
@@ -113,7 +141,7 @@ def evaluate(
     title = f"{about['split']} split of {about['run']}: " if about else ""
     title += f"{len(queries.labels):,} queries, {_count_classes(len(evaluation.classes))}, {compared}"
     title += "" if others is None else f", gallery of {len(others.labels):,}"
-    if skipped := evaluation.skipped_queries:
+    if plain and (skipped := evaluation.skipped_queries):
         title += f", {skipped:,} queries without a relevant item left out"
     console = Console(file=sys.stdout)
     console.print(title, highlight=False, markup=False, soft_wrap=True)
@@ -161,8 +189,8 @@ def _remarks(evaluation: "Evaluation") -> list[str]:
 
 def _embed_run(
     folder: Path, split: str | None, progress: "Callable[[str, float], None] | None"
-) -> "tuple[StoredEmbeddings, StoredEmbeddings | None, Distance, dict[str, object]]":
-    """Queries, gallery if the data has one, distance of the run, and a description of the run."""
+) -> "tuple[StoredEmbeddings, StoredEmbeddings | None, LabelTable | None, Distance, dict[str, object]]":
+    """Queries, gallery if the data has one, labels that relate them, distance of the run, description of the run."""
     import numpy as np
 
     from kinfold.cli.runs import select_split, warn_unfinished
@@ -181,10 +209,32 @@ def _embed_run(
     if dataset.coarse is not None and dataset.coarse_classes is not None:
         coarse = np.array(dataset.coarse_classes)[dataset.coarse.numpy()]
     if dataset.role is None or not (dataset.role == "query").any():
-        return StoredEmbeddings(embeddings, labels, coarse), None, run.distance, about
-    query, gallery = (dataset.role == role for role in ("query", "gallery"))
+        return StoredEmbeddings(embeddings, labels, coarse), None, dataset.label_table, run.distance, about
+    query, gallery = ((dataset.role == role).nonzero()[0] for role in ("query", "gallery"))
     queries = StoredEmbeddings(embeddings[query], labels[query], None if coarse is None else coarse[query])
-    return queries, StoredEmbeddings(embeddings[gallery], labels[gallery], None), run.distance, about
+    others = StoredEmbeddings(embeddings[gallery], labels[gallery], None)
+    table = None if dataset.label_table is None else dataset.label_table.take(np.concatenate([query, gallery]))
+    return queries, others, table, run.distance, about
+
+
+def _compute_graded(
+    names: list[str],
+    queries: "StoredEmbeddings",
+    gallery: "StoredEmbeddings | None",
+    table: "LabelTable | None",
+    distance: "Distance",
+    device: str | None,
+) -> dict[str, float]:
+    """Metrics of related items; the rows of the table are those of the queries, then those of the gallery."""
+    from kinfold.metrics import evaluate_graded
+
+    if table is None:
+        raise ValueError(
+            f"{', '.join(names)} compares related items: name levels or tags, with --levels-key or --tags-key for a "
+            "file, with --set data.options.columns.levels=COLUMN when a run is trained"
+        )
+    relevance, others = table.relate_queries(len(queries.labels)), None if gallery is None else gallery.embeddings
+    return evaluate_graded(queries.embeddings, relevance, others, names, distance, device=device)
 
 
 def _as_json(evaluation: "Evaluation", ranked: list[tuple[int | str, float]]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Several labels for each item, from a column of a table: levels of a tree, or a set of tags."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +64,14 @@ class LabelTable:
         if self.kind == "levels":
             return tree_relation(left, right)
         return left.float() @ right.float().T > 0
+
+    def relate_queries(self, queries: int) -> Callable[[Tensor], Tensor]:
+        """Return the relevance of the rows after the first `queries` to these, for `kinfold.metrics.evaluate_graded`.
+
+        Where no rows are left, all of them are queries and the gallery at once.
+        """
+        gallery = torch.arange(0 if queries == len(self) else queries, len(self))
+        return lambda block: self.relate(block.cpu(), gallery)
 
 
 def read_label_table(content: Columns, columns: Mapping[str, str] | None) -> tuple[LabelTable | None, Array | None]:

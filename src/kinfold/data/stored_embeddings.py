@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from kinfold.data.column_files import read_columns
 from kinfold.data.columns import Columns
 from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array
+from kinfold.data.label_table import LabelTable
 
 _OPTIONS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
 
@@ -23,12 +25,14 @@ class StoredEmbeddings:
         labels: (N,).
         coarse_labels: (N,), or None if they were not asked for.
         splits: The distinct values of the column split; empty if there is no such column.
+        related: Texts of a column of levels or tags, (N,), or None if it was not asked for.
     """
 
     embeddings: Array
     labels: Array
     coarse_labels: Array | None
     splits: tuple[str, ...] = ()
+    related: Array | None = None
 
 
 def read_stored_embeddings(
@@ -37,6 +41,7 @@ def read_stored_embeddings(
     embeddings_key: str | None = None,
     labels_key: str | None = None,
     coarse_key: str | None = None,
+    related_key: str | None = None,
     where: Sequence[str] = (),
 ) -> StoredEmbeddings:
     """Read embeddings and labels from an .npz or Parquet file.
@@ -45,6 +50,7 @@ def read_stored_embeddings(
         path: The file.
         embeddings_key, labels_key: Names of the columns; usual names are recognized if left out.
         coarse_key: Name of the column of coarse labels.
+        related_key: Name of the column of levels or tags. It holds the labels too if the file has no labels.
         where: Conditions on other columns, such as "split=test". Rows that meet all of them are returned.
 
     Raises:
@@ -59,7 +65,11 @@ def read_stored_embeddings(
         )
     columns = read_columns(path)
     embeddings = _require(columns, embeddings_key, USUAL_NAMES["embedding"], "embeddings")
-    labels = _require(columns, labels_key, USUAL_NAMES["label"], "labels")
+    related = columns.require(related_key).astype(str) if related_key else None
+    if related is not None and labels_key is None and not any(name in columns.names for name in USUAL_NAMES["label"]):
+        labels = np.char.strip(related)
+    else:
+        labels = _require(columns, labels_key, USUAL_NAMES["label"], "labels")
     coarse = columns.require(coarse_key) if coarse_key else None
     if len(embeddings) != len(labels):
         raise ValueError(f"{path}: {len(embeddings)} embeddings but {len(labels)} labels")
@@ -75,9 +85,18 @@ def read_stored_embeddings(
     if where:
         embeddings, labels = embeddings[keep], labels[keep]
         coarse = None if coarse is None else coarse[keep]
+        related = None if related is None else related[keep]
     split = columns.values.get("split")
     splits = () if split is None else tuple(sorted({str(value) for value in split.reshape(-1).tolist()}))
-    return StoredEmbeddings(embeddings, labels, coarse, splits)
+    return StoredEmbeddings(embeddings, labels, coarse, splits, related)
+
+
+def relate_stored(
+    kind: Literal["levels", "tags"], queries: StoredEmbeddings, gallery: StoredEmbeddings | None
+) -> LabelTable:
+    """Read the levels or tags of queries, and after them those of a gallery, that were asked for."""
+    texts = [rows.related for rows in (queries, gallery) if rows is not None and rows.related is not None]
+    return LabelTable.from_texts(kind, np.concatenate(texts))
 
 
 def _require(columns: Columns, key: str | None, usual_names: tuple[str, ...], what: str) -> Array:

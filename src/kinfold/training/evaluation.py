@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,14 +51,13 @@ def compute_metrics(embeddings: Tensor, dataset: Dataset, names: Sequence[str], 
 
 def _compute_graded(embeddings: Tensor, dataset: Dataset, names: Sequence[str], distance: Distance) -> dict[str, float]:
     """Compute metrics of related items, by the label table of the dataset."""
-    table = dataset.label_table
-    assert table is not None, "checked before training"
-    items = torch.arange(len(dataset))
-    if dataset.role is None or not (dataset.role == "query").any():
-        return evaluate_graded(embeddings, lambda block: table.relate(block.cpu(), items), None, names, distance)
-    query, gallery = (items[torch.from_numpy(dataset.role == role)] for role in ("query", "gallery"))
-    relate = lambda block: table.relate(query[block.cpu()], gallery)  # noqa: E731
-    return evaluate_graded(embeddings[query], relate, embeddings[gallery], names, distance)
+    assert dataset.label_table is not None, "checked before training"
+    queries, gallery, table = embeddings, None, dataset.label_table
+    if dataset.role is not None and (dataset.role == "query").any():
+        query, others = ((dataset.role == role).nonzero()[0] for role in ("query", "gallery"))
+        queries, gallery = embeddings[query], embeddings[others]
+        table = table.take(np.concatenate([query, others]))
+    return evaluate_graded(queries, table.relate_queries(len(queries)), gallery, names, distance)
 
 
 def compute_final_scores(builder: "RunBuilder", trainer: Trainer) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
