@@ -243,3 +243,22 @@ def test_ten_thousand_points_and_five_thousand_pictures_are_one_file_of_a_few_me
     with open_page(browser, path) as shown:
         click_point(shown, 77)
         assert shown.locator(".panel .tile.query").count() == 1
+
+
+DRAWN = """all => {
+    const blank = Object.assign(document.createElement("canvas"), {width: 48, height: 48}).toDataURL();
+    return all.map(one => one.toDataURL() !== blank);
+}"""
+
+
+def test_pictures_are_drawn_when_they_come_near_the_view_and_all_of_them_for_print(browser, usual):
+    with open_page(browser, usual, height=400) as shown:
+        queries = shown.locator("#queries canvas.picture")
+        assert not any(queries.evaluate_all(DRAWN))
+        queries.first.scroll_into_view_if_needed()
+        shown.wait_for_function(f"() => ({DRAWN})([document.querySelector('#queries canvas.picture')])[0]")
+        assert not all(queries.evaluate_all(DRAWN))
+        shown.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        shown.wait_for_function(
+            f"() => ({DRAWN})([...document.querySelectorAll('#queries canvas.picture')]).every(Boolean)"
+        )

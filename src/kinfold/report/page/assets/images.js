@@ -39,15 +39,31 @@ async function loadSprite(index) {
 // at `size` CSS pixels; small pictures keep sharp pixels, as the grids of `kinfold search` do
 function createPicture(index, size, name) {
   const canvas = element("canvas", {class: "picture", role: "img", "aria-label": name});
-  const {tile} = sprites.info;
-  canvas.width = canvas.height = tile;
+  canvas.width = canvas.height = sprites.info.tile;
   canvas.style.width = canvas.style.height = `${size}px`;
-  loadSprite(index)
-    .then(({image, left, upper}) => {
+  undrawn.set(canvas, index);
+  nearView.observe(canvas);
+  return canvas;
+}
+
+const undrawn = new WeakMap(); // canvas -> the index of its picture
+
+// pictures are drawn when they come near the view: a page opens before all of its sheets are decoded
+const nearView = new IntersectionObserver(
+  (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => drawPicture(entry.target)),
+  {rootMargin: "800px"},
+);
+window.addEventListener("beforeprint", () => document.querySelectorAll("canvas.picture").forEach(drawPicture));
+
+function drawPicture(canvas) {
+  if (!undrawn.has(canvas)) return;
+  nearView.unobserve(canvas);
+  loadSprite(undrawn.get(canvas))
+    .then(({image, left, upper, tile}) => {
       canvas.getContext("2d").drawImage(image, left, upper, tile, tile, 0, 0, tile, tile);
     })
     .catch(() => canvas.classList.add("broken"));
-  return canvas;
+  undrawn.delete(canvas);
 }
 
 // mark: "query" (thin gray), "right" (thick solid blue), "wrong" (dashed orange), "unknown"

@@ -67,7 +67,7 @@ function createAuditSection() {
       createName(file),
       ...(methods.length
         ? [". Items are left out of the training of ", createName(methods.join(", ")), "."]
-        : [". Nothing was left out of the training; `kinfold train ... --drop` leaves out what is marked."]),
+        : [". Nothing was left out of the training."]),
     ),
     createTable({caption: "findings of the audit", rows, columns}),
   ]);

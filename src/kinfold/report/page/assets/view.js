@@ -20,10 +20,13 @@ function createMapView(canvas, at, count, redraw) {
   view.h = (item) => view.left + at.x[item] * view.side();
   view.v = (item) => view.upper + at.y[item] * view.side();
 
-  view.reset = () => {
+  function fit() {
     view.times = 1;
     view.left = (view.width - side()) / 2;
     view.upper = (view.height - side()) / 2;
+  }
+  view.reset = () => {
+    fit();
     settle();
   };
   function settle() {
@@ -71,8 +74,9 @@ function createMapView(canvas, at, count, redraw) {
     view.height = contentRect.height;
     canvas.width = Math.round(view.width * ratio);
     canvas.height = Math.round(view.height * ratio);
-    view.reset();
-    redraw();
+    fit();
+    canvas.style.touchAction = "pan-y";
+    redraw(); // now: a canvas of another size is empty
   }).observe(canvas);
   window.addEventListener(
     "scroll",
