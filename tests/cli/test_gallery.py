@@ -53,6 +53,15 @@ def test_a_gallery_of_embeddings_needs_no_run(capsys, monkeypatch, tmp_path):
     assert (code, "cannot be compared" in errors) == (2, True)
 
 
+def test_embeddings_without_labels_get_the_class_that_is_given(capsys, monkeypatch, tmp_path):
+    np.savez(tmp_path / "wrens.npz", embeddings=np.eye(4, dtype=np.float32))
+    code, _, errors = run(
+        capsys, monkeypatch, "gallery", "build", tmp_path / "g", tmp_path / "wrens.npz", "--label", "wren"
+    )
+    assert code == 0, errors
+    assert Gallery.open(tmp_path / "g").classes == ["wren"]
+
+
 def test_mistakes_are_explained(capsys, monkeypatch, tmp_path):
     for arguments, message in [
         (["search", tmp_path, "x.npy"], "is not a gallery"),

@@ -25,6 +25,8 @@ def desk(tmp_path, monkeypatch):
     np.savez("one.npz", embeddings=rows, labels=np.full(240, "ant"))
     np.savez("line.npz", embeddings=rows[:, 0], labels=labels)
     np.savez("tests.npz", embeddings=rows, labels=labels, split=np.full(240, "test"))
+    np.savez("equal.npz", embeddings=np.ones_like(rows), labels=labels)
+    np.savez("bare.npz", embeddings=rows)
     np.save("alone.npy", rows)
     (tmp_path / "zero.npz").write_bytes(b"")
     (tmp_path / "empty.toml").write_text("")
@@ -186,6 +188,23 @@ def desk(tmp_path, monkeypatch):
         (["check", "margin", "--device", "gpu"], "the device 'gpu' cannot be used here"),
         (["board", "gone", "--out", "list.csv"], "list.csv is a file"),
         (["board", "gone", "--tolerance", "-1"], "--tolerance must be at least 0"),
+        (["evaluate", "rows.npz", "--metrics", ","], "--metrics names no metric"),
+        (["evaluate", "rows.npz", "--distance", "cosin"], "\nhelp: did you mean 'cosine'?"),
+        (["evaluate", "rows.npz", "--intervals", "clases"], "\nhelp: did you mean 'classes'?"),
+        (["evaluate", "tests.npz", "--split", "tset"], "\nhelp: did you mean 'test'?"),
+        (["adapt", "rows.npz", "--out", "a", "--metrics", "recal@1"], "\nhelp: did you mean 'recall@1'?"),
+        (["adapt", "rows.npz", "--out", "a", "--distance", "cosin"], "\nhelp: did you mean 'cosine'?"),
+        (["adapt", "nan.npz", "--out", "a"], "row 3 (counted from 0) of the embeddings in"),
+        (["adapt", "equal.npz", "--out", "a"], "all training rows of equal are equal: no map can separate their"),
+        (["check", "margin", "--set", "margin=wide"], "margin must be a number, got 'wide'"),
+        (["compress", "rows.npz", "--dims", "3,x"], "--dims must be integers, as in 512,128; got '3,x'"),
+        (["compress", "rows.npz", "--metric", "nmi"], "nmi has no value for each query"),
+        (["compress", "singles.npz"], "recall@1 has no value: no class has two items"),
+        (["compress", "rows.npz", "--out", "codes.txt"], "--out writes an .npz file, got 'codes.txt'"),
+        (["compress", "RUN", "--split", "train"], "the training classes say nothing about new classes"),
+        (["gallery", "build", "g", "bare.npz"], "call it labels, or give the class of all rows, --label wren"),
+        (["gallery", "build", "g", "rows.npz", "--label"], "help: `kinfold gallery build --help` shows all"),
+        (["upgrade", "RUN", "RUN", "--out", "x/map.safetensors"], "there is no folder x to write map.safetensors to"),
         (["list", "looses"], "error: unknown kind 'looses'\nhelp: did you mean 'losses'?\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

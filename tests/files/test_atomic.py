@@ -21,6 +21,13 @@ def test_writing_replaces_a_link_and_never_follows_one(folder):
     assert victim_is_unchanged(folder)
 
 
+def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    (tmp_path / "out.npz").mkdir()
+    with pytest.raises(OSError, match=r"out\.npz is a folder: name a file"):
+        write_text(tmp_path / "out.npz", "new")
+    assert [*tmp_path.iterdir()] == [tmp_path / "out.npz"]
+
+
 def test_only_unfinished_files_of_known_names_are_cleared_away(folder):
     for name in (".log.12.tmp", ".notes.12.tmp", ".log.tmp", "log.12.tmp"):
         (folder / name).touch()

@@ -27,7 +27,7 @@ def test_a_run_on_features_embeds_rows_and_names_the_width_it_needs():
     assert torch.allclose(run.embed(rows[0].tolist()), run.embed(rows)[:1], atol=1e-6)
     with pytest.raises(ValueError, match=r"takes features of shape \(B, 12\); each item of the list has 11"):
         run.embed(rows[:, :11])
-    with pytest.raises(ValueError, match="embeds features, and cannot read str"):
+    with pytest.raises(ValueError, match="embeds features, and cannot read the path"):
         run.embed("x.png")
 
 

@@ -35,6 +35,8 @@ from kinfold.data.labeled import find_reader
 from kinfold.embedding.kept import KeptEmbeddings
 from kinfold.files.documents import nan_to_null
 from kinfold.metrics import Distance
+from kinfold.metrics._ranking.query_gallery import DISTANCES
+from kinfold.metrics.lookup import find_metric
 from kinfold.training import Run
 
 METRICS = ("recall@1", "map@r")
@@ -104,6 +106,10 @@ def adapt(
     started = time.monotonic()
     report = report or (lambda text, share: None)
     budget = _check_budget(minutes, plan)
+    for name in metrics:
+        find_metric(name)
+    if isinstance(distance, str):
+        registry.check_known("distance", distance, DISTANCES)
     if isinstance(data, str | Path) and source is None:
         source = {"name": find_reader(Path(data)), "root": str(Path(data).resolve())}
     dataset = convert(data, labels)
@@ -111,6 +117,8 @@ def adapt(
     if not (dataset.split == "train").any():
         raise ValueError(f"{dataset.name} has test rows only, and adapt learns from training rows")
     network = _choose_network(dataset, backbone, weights, source)
+    # an error of the features comes before anything is written
+    checked = None if network is not None else _get_training_rows(dataset)
     folder = tempfile.mkdtemp(prefix="kinfold-adapt-") if folder is None else folder
     files = AdaptationFolder(folder)
     files.prepare()
@@ -127,7 +135,7 @@ def adapt(
         features = dataset
         if network is not None:
             features = network.embed_once(dataset, files.path, report)
-        rows, row_labels = _get_training_rows(features)
+        rows, row_labels = checked or _get_training_rows(features)
         classes = int(row_labels.max()) + 1
         repeated = int((torch.bincount(row_labels) > 1).sum())
         if classes < MIN_CLASSES or repeated < MIN_CLASSES:
@@ -201,6 +209,8 @@ def _get_training_rows(dataset: Dataset) -> tuple[Tensor, Tensor]:
     items = subset.items
     array = items.array() if isinstance(items, Rows) else np.stack([items[index] for index in range(len(items))])
     rows = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+    if bool((rows == rows[0]).all()):
+        raise ValueError(f"all training rows of {dataset.name} are equal: no map can separate their classes")
     if not rows.isfinite().all():
         raise ValueError(f"{dataset.name} has rows with NaN or infinite values: leave them out")
     return rows, subset.labels

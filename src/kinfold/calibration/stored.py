@@ -60,8 +60,8 @@ def select_unseen(run: EmbeddingRun, split: str | None = None) -> tuple[str, Dat
     name = split or next((name for name in ("test", "validation") if name in visible), "train")
     if name == "train":
         raise ValueError(
-            "the training classes cannot calibrate a threshold for new classes: use a run with test or validation "
-            "classes (data.validation)"
+            "the training classes say nothing about new classes: use a run with test or validation classes "
+            "(data.validation)"
         )
     dataset = visible[name] if name in visible else run.data(name)
     return name, dataset, name == "validation" and _was_selected(run)

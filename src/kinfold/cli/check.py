@@ -121,8 +121,11 @@ def _import_module(source: str) -> Any:
 
 
 def _create(kind: Any, settings: dict[str, Any], dim: int) -> "nn.Module":
+    from kinfold.registry.options import check_types
+
     parameters = inspect.signature(kind).parameters
     _check_options(kind, settings, parameters)
+    check_types(kind.__name__, kind, {name: value for name, value in settings.items() if name in parameters})
     known = {"num_classes": _CLASSES, "dim": dim, "embedding_size": dim}
     needed = {
         name: value

@@ -38,7 +38,12 @@ def compress(
 
     Dimensions are cut from the end, as training.nested_dims and principal components order them.
     """
-    lengths = None if dims is None else [int(part) for part in dims.split(",")]
+    if out is not None and out.suffix != ".npz":
+        raise ValueError(f"--out writes an .npz file, got {out.name!r}")
+    try:
+        lengths = None if dims is None else [int(part) for part in dims.split(",")]
+    except ValueError:
+        raise ValueError(f"--dims must be integers, as in 512,128; got {dims!r}") from None
     count = 0
     if data.is_dir():
         rows, chosen = _compress_run(data, out, changes, lengths, metric, split)

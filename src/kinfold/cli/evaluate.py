@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,6 +79,8 @@ def evaluate(
     from kinfold.metrics.lookup import DEFAULT_METRICS, uses_coarse_labels, uses_gallery
 
     names = [name.strip() for entry in metrics or [] for name in entry.split(",") if name.strip()]
+    if metrics and not names:
+        raise ValueError("--metrics names no metric: give some, as in --metrics recall@1,map@r, or leave it out")
     if per_class and names and per_class not in names:
         names.append(per_class)
     graded = [name for name in names if is_graded_metric(name)]
@@ -104,7 +106,7 @@ def evaluate(
             if related_key and not graded:
                 raise ValueError("levels and tags are for ndcg@k and hap: add -m ndcg@10,hap, or leave the key out")
             where = [*(where or []), *([] if split is None else [f"split={split}"])]
-            options = {**keys, "related_key": related_key}
+            options: dict[str, Any] = {**keys, "related_key": related_key}
             queries = read_stored_embeddings(embeddings, coarse_key=coarse_key, where=where, **options)
             others = None if gallery is None else read_stored_embeddings(gallery, where=where, **options)
             if related_key:

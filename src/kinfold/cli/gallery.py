@@ -44,9 +44,8 @@ def build(
 
     Without --run the items are the rows of an .npz or .parquet file of embeddings, such as `kinfold embed` writes.
     """
-    from kinfold.data.stored_embeddings import read_stored_embeddings
     from kinfold.gallery import Gallery
-    from kinfold.gallery.adding import read_fingerprint
+    from kinfold.gallery.adding import read_fingerprint, read_rows
     from kinfold.gallery.folder import remove_empty_gallery
 
     if run is not None:
@@ -54,7 +53,7 @@ def build(
         made = Gallery.create(gallery, run=open_for_use(run))
     else:
         _check_embedding_file(items)
-        width = read_stored_embeddings(items).embeddings.shape[1]
+        width = read_rows(items, label).embeddings.shape[1]
         made = Gallery.create(gallery, dim=width, fingerprint=read_fingerprint(items))
     try:
         _add(made, items, run, label, split, "skip", as_json)

@@ -81,6 +81,18 @@ def _find_setting(option: str) -> str | None:
     return find_setting(option.lstrip("-").replace("-", "_"))
 
 
+def _find_command(arguments: list[str]) -> str:
+    """Return the command that was typed, such as "kinfold gallery add"; some errors of typer do not name it."""
+    group: Any = typer.main.get_command(app)
+    typed = ["kinfold"]
+    for argument in arguments:
+        group = getattr(group, "commands", {}).get(argument)
+        if group is None:
+            break
+        typed.append(argument)
+    return " ".join(typed)
+
+
 def main() -> None:
     """Run the command line. Errors of the user become `error: ...` and `help: ...` lines instead of a traceback."""
     warnings.formatwarning = _format_warning
@@ -90,7 +102,7 @@ def main() -> None:
     except _UsageError as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # typer has already printed the help
             message = error.format_message().rstrip(".")
-            command = error.ctx.command_path if error.ctx else "kinfold"
+            command = error.ctx.command_path if error.ctx else _find_command(sys.argv[1:])
             hints = [f"`{command} --help` shows all arguments and options"]
             if command.endswith((" train", " bench")) and (setting := _find_setting(getattr(error, "option_name", ""))):
                 message = message.partition(" (Possible options")[0]

@@ -108,8 +108,9 @@ def _check_kind(dataset: Dataset, features: bool, taker: str) -> None:
 
 def _explain(thing: Any, features: bool, taker: str) -> str:
     expected = "rows of features, (N, d)" if features else "paths, Pillow images or uint8 arrays"
+    name = f"the path {str(thing)!r}" if isinstance(thing, str | Path) else type(thing).__name__
     return (
-        f"{taker} embeds {'features' if features else 'images'}, and cannot read {type(thing).__name__}; "
+        f"{taker} embeds {'features' if features else 'images'}, and cannot read {name}; "
         f"give {expected}, a list of them, a dataset of kinfold.data.load(...), or a torch dataset"
     )
 

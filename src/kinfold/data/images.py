@@ -24,7 +24,7 @@ from kinfold.data.labeled import convert
 Errors = Literal["raise", "skip"]
 ImageItem = ImageFile | ImageBytes | Image.Image | Array
 Result = TypeVar("Result")
-SKIP_HINT = "errors='skip' (--set data.errors=skip for kinfold train) leaves such images out"
+SKIP_HINT = "fix or remove it; errors='skip' (--set data.errors=skip for kinfold train) leaves such images out"
 _CHUNK = 64  # images that may wait in memory until they are used
 
 

@@ -1,19 +1,23 @@
 """Embeddings and labels of a file, to evaluate as they are: nothing is split or renumbered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from kinfold import registry
 from kinfold.data.column_files import read_columns
 from kinfold.data.columns import Columns
 from kinfold.data.feature_file import USUAL_NAMES
 from kinfold.data.items import Array
 from kinfold.data.label_table import LabelTable
 
-_OPTIONS = {"embeddings": "as in --embeddings-key vectors", "labels": "as in --labels-key species"}
+_HINTS = {
+    "embeddings": "say which one it is, as in --embeddings-key vectors",
+    "labels": "say which one it is, as in --labels-key species",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ def read_stored_embeddings(
     coarse_key: str | None = None,
     related_key: str | None = None,
     where: Sequence[str] = (),
+    label: str | None = None,
+    hints: Mapping[str, str] = _HINTS,
 ) -> StoredEmbeddings:
     """Read embeddings and labels from an .npz or Parquet file.
 
@@ -52,6 +58,8 @@ def read_stored_embeddings(
         coarse_key: Name of the column of coarse labels.
         related_key: Name of the column of levels or tags. It holds the labels too if the file has no labels.
         where: Conditions on other columns, such as "split=test". Rows that meet all of them are returned.
+        label: The label of all rows, instead of those of the file.
+        hints: What to do where "embeddings" or "labels" are missing, for the message.
 
     Raises:
         ValueError: A column is missing, lengths differ, or no row meets the conditions.
@@ -64,12 +72,14 @@ def read_stored_embeddings(
             "numpy.savez('embeddings.npz', embeddings=..., labels=...)"
         )
     columns = read_columns(path)
-    embeddings = _require(columns, embeddings_key, USUAL_NAMES["embedding"], "embeddings")
+    embeddings = _require(columns, embeddings_key, "embedding", hints["embeddings"])
     related = columns.require(related_key).astype(str) if related_key else None
-    if related is not None and labels_key is None and not any(name in columns.names for name in USUAL_NAMES["label"]):
+    if label is not None:
+        labels = np.full(len(embeddings), label)
+    elif related is not None and labels_key is None and not any(name in columns.names for name in USUAL_NAMES["label"]):
         labels = np.char.strip(related)
     else:
-        labels = _require(columns, labels_key, USUAL_NAMES["label"], "labels")
+        labels = _require(columns, labels_key, "label", hints["labels"])
     coarse = columns.require(coarse_key) if coarse_key else None
     if len(embeddings) != len(labels):
         raise ValueError(f"{path}: {len(embeddings)} embeddings but {len(labels)} labels")
@@ -99,14 +109,11 @@ def relate_stored(
     return LabelTable.from_texts(kind, np.concatenate(texts))
 
 
-def _require(columns: Columns, key: str | None, usual_names: tuple[str, ...], what: str) -> Array:
+def _require(columns: Columns, key: str | None, kind: str, hint: str) -> Array:
     if key is None:
-        key = next((name for name in usual_names if name in columns.names), None)
+        key = next((name for name in USUAL_NAMES[kind] if name in columns.names), None)
         if key is None:
-            raise ValueError(
-                f"{columns.path} has no array of {what} among {', '.join(columns.names)}; say which one it is, "
-                f"{_OPTIONS[what]}"
-            )
+            raise ValueError(f"{columns.path} has no array of {kind}s among {', '.join(columns.names)}; {hint}")
     return columns.require(key)
 
 
@@ -122,5 +129,6 @@ def _match(columns: Columns, condition: str, count: int) -> Array:
     if not matches.any():
         present = sorted({str(entry) for entry in column.tolist()})
         shown = ", ".join(present[:8]) + (", ..." if len(present) > 8 else "")
-        raise ValueError(f"{columns.path}: no row has {condition}; {key} is one of {shown}")
+        near = registry.suggest(value, present)
+        raise ValueError(f"{columns.path}: no row has {condition}{near}; {key} is one of {shown}")
     return matches

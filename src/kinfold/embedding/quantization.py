@@ -180,6 +180,9 @@ def compare_sizes(
 
     Returns:
         One row for each. `choose_size` takes the smallest that is not significantly worse.
+
+    Raises:
+        ValueError: The metric has no value for each query, or no class has two items.
     """
     width = embeddings.shape[1]
     if dims is None:
@@ -188,9 +191,13 @@ def compare_sizes(
     def evaluate(dim: int, precision: Precision) -> tuple[int, Tensor, Tensor]:
         small = quantize(embeddings, precision, dim)
         result = examine(small.decode(), labels, metrics=[metric])
+        if metric not in result.per_query:
+            raise ValueError(f"{metric} has no value for each query, and sizes are compared by query: take recall@1")
         return small.bytes_per_item, result.per_query[metric], result.query_class
 
     _, full, query_class = evaluate(width, "float32")
+    if full.isnan().all():
+        raise ValueError(f"{metric} has no value: no class has two items that could find each other")
     rows = []
     for dim in sorted({*dims}, reverse=True):
         for precision in precisions:

@@ -81,6 +81,8 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object], within: Path |
             raise
         if not path.parent.is_dir():
             raise OSError(describe_missing_parent(path)) from error
+        if path.is_dir():
+            raise OSError(f"{path} is a folder: name a file") from error
         raise OSError(
             f"cannot write {path}: {cause.strerror or cause}; what was there before is kept. "
             "Free some space or check the permissions, then try again or resume"

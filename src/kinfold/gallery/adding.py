@@ -9,13 +9,17 @@ from kinfold.data.column_files import read_columns
 from kinfold.data.dataset import Dataset
 from kinfold.data.fingerprint import compute_fingerprint
 from kinfold.data.items import ImageFile
-from kinfold.data.stored_embeddings import read_stored_embeddings
+from kinfold.data.stored_embeddings import StoredEmbeddings, read_stored_embeddings
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
 from kinfold.embedding.kept import KeptEmbeddings, embed_unkept
 from kinfold.gallery.gallery import Existing, Gallery
 from kinfold.gallery.inputs import check_distance
 
 _ITEMS_PER_PART = 2048
+_HINTS = {
+    "embeddings": "call it embeddings",
+    "labels": "call it labels, or give the class of all rows, --label wren",
+}
 
 
 def add_dataset(
@@ -96,14 +100,22 @@ def add_feature_file(
     Raises:
         ValueError: A column is missing, or the embeddings are of another model.
     """
-    stored = read_stored_embeddings(path)
+    stored = read_rows(path, label)
     columns = read_columns(path).values
     count, files = len(stored.labels), columns.get("path")
     paths = None if files is None or files.shape != (count,) else files.astype(str).tolist()
     ids = paths if paths is not None and len({*paths}) == count else [f"{Path(path).name}#{i}" for i in range(count)]
-    labels = stored.labels if label is None else [label] * count
     fingerprint = read_fingerprint(path)
-    return gallery.add(stored.embeddings, labels, ids, paths, fingerprint=fingerprint, existing=existing)
+    return gallery.add(stored.embeddings, stored.labels, ids, paths, fingerprint=fingerprint, existing=existing)
+
+
+def read_rows(path: Path | str, label: str | None = None) -> StoredEmbeddings:
+    """Read the embeddings and labels of a file, or give all of them one label.
+
+    Raises:
+        ValueError: A column is missing.
+    """
+    return read_stored_embeddings(path, label=label, hints=_HINTS)
 
 
 def read_fingerprint(path: Path | str) -> str | None:

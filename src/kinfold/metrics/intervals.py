@@ -5,6 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from kinfold.registry import suggest
+
 _DRAWS = 2000
 _DRAWS_PER_STEP = 50
 
@@ -29,7 +31,8 @@ def bootstrap(
         (low, high) of each metric.
     """
     if over not in ("queries", "classes"):
-        raise ValueError(f"intervals must be over 'queries' or 'classes', got {over!r}")
+        near = suggest(str(over), ("queries", "classes"))
+        raise ValueError(f"intervals must be over 'queries' or 'classes', got {over!r}{near}")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}")
     intervals = {}

@@ -40,6 +40,11 @@ def check_options(
     missing = [key for key, p in parameters.items() if p.default is p.empty and key not in options]
     if missing:
         raise ValueError(f"{name!r} needs the option{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    check_types(name, target, options)
+
+
+def check_types(name: str, target: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options of the wrong type; see `check_options`."""
     hints = _type_hints(target)
     for option, value in options.items():
         allowed = _plain_types(hints.get(option, Any))

@@ -21,6 +21,7 @@ from kinfold.metrics._ranking.rows import check_rows, gather_row_pairs, normaliz
 from kinfold.pairs.distances import read_distance
 from kinfold.pairs.gather import measure_minkowski
 from kinfold.pairs.hyperbolic import Hyperbolic, measure_time
+from kinfold.registry import suggest
 
 Distance: TypeAlias = Literal["cosine", "dot", "euclidean", "hyperbolic"] | Hyperbolic | Mapping[str, Any]
 """How two embeddings are compared; { name = "hyperbolic", curvature = 0.2 } in a recipe."""
@@ -123,7 +124,8 @@ def build_query_gallery(queries: Tensor, gallery: Tensor | None, distance: Dista
     """
     is_name = isinstance(distance, str)
     if is_name and distance not in DISTANCES:
-        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+        near = suggest(str(distance), DISTANCES)
+        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}{near}")
     chosen = read_distance(distance)
     check_rows(queries, "embeddings")
     if gallery is not None:
