@@ -79,7 +79,7 @@ def load_digits() -> Dataset:
 
 
 def list_docstrings() -> Iterator[tuple[str, str]]:
-    """Module and words of every class and function that the packages define, without importing hidden modules."""
+    """Module and tokens of every class and function that the packages define, without importing hidden modules."""
     for package in PACKAGES:
         try:
             root = __import__(package)
@@ -96,9 +96,9 @@ def list_docstrings() -> Iterator[tuple[str, str]]:
             for entry in sorted(vars(module)):
                 thing = getattr(module, entry)
                 if not entry.startswith("_") and (inspect.isclass(thing) or inspect.isroutine(thing)):
-                    words = _WORD.findall(inspect.getdoc(thing) or "")
-                    if len(words) > 12:
-                        yield name, " ".join(sorted(words))
+                    tokens = _WORD.findall(inspect.getdoc(thing) or "")
+                    if len(tokens) > 12:
+                        yield name, " ".join(sorted(tokens))
 
 
 def load_docstrings() -> Dataset:

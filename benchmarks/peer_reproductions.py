@@ -54,7 +54,7 @@ BODIES = {
     "one item": "x, y = x[:1].float(), y[:1]" + FINITE,
     "one class": "x, y = x[:6].float(), torch.full((6,), 2)" + FINITE,
     "all classes different": "x, y = x[:6].float(), torch.arange(6)" + FINITE,
-    "duplicates": "x, y = x[[0, 0, 0, 1, 1, 2]].float(), torch.tensor([0, 0, 1, 1, 2, 2])" + FINITE,
+    "duplicates": "x, y = x.repeat_interleave(3, dim=0).float(), torch.arange(72) // 2" + FINITE,
     "equal rows": "x, y = torch.ones(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])" + FINITE,
     "zero rows": "x, y = torch.zeros(6, 16), torch.tensor([0, 0, 1, 1, 2, 2])" + FINITE,
     "large rows": "x, y = x[:6].float() * 1e4, torch.tensor([0, 0, 1, 1, 2, 2])" + FINITE,

@@ -60,13 +60,15 @@ def multiply(x: Tensor, vectors: Tensor, size: int, scores: int) -> None:
         torch.mm(chunk.T, x, out=gradient)
 
 
-def take_time(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
+def take_time(work: Callable[[], None], clock: Callable[[], float]) -> float:
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def compare(name: str, classes: int, dim: int, samples: int, rounds: int) -> dict[str, float]:
+def compare(
+    name: str, classes: int, dim: int, samples: int, rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """Return median seconds of products and loss, and the median, least and greatest ratio of one round."""
     generator = torch.Generator().manual_seed(0)
     loss = kinfold.losses.create(name, num_classes=classes, dim=dim)
@@ -82,12 +84,16 @@ def compare(name: str, classes: int, dim: int, samples: int, rounds: int) -> dic
     vectors, rows = loss.proxies.detach().flatten(0, -2), x.detach()
     scores = 1 if loss.proxies_are_anchors else 2
     probe = vectors[: max(CHUNKS) * 8]
-    size = min(CHUNKS, key=lambda size: min(take_time(lambda: multiply(rows, probe, size, scores)) for _ in range(3)))
+
+    def probe_time(size: int) -> float:
+        return min(take_time(lambda: multiply(rows, probe, size, scores), clock) for _ in range(3))
+
+    size = min(CHUNKS, key=probe_time)
     run()
     times = []
     for _ in range(rounds):
         loss.zero_grad()
-        times.append((take_time(lambda: multiply(rows, vectors, size, scores)), take_time(run)))
+        times.append((take_time(lambda: multiply(rows, vectors, size, scores), clock), take_time(run, clock)))
     ratios = [seconds / products for products, seconds in times]
     return {
         "products": statistics.median(products for products, _ in times),
@@ -108,7 +114,11 @@ def main() -> None:
     parser.add_argument("--sampled", action="store_true", help="training steps with a share of the classes")
     parser.add_argument("--share", type=float, default=0.01, help="the share of classes for --sampled")
     parser.add_argument("--json", type=Path, default=Path("results/bench_proxies.json"), help="where numbers go")
+    parser.add_argument("--processor-time", action="store_true", help="processor time on one thread, not wall time")
     arguments = parser.parse_args()
+    clock = time.process_time if arguments.processor_time else time.perf_counter
+    if arguments.processor_time:
+        torch.set_num_threads(1)
     if arguments.sampled:
         sizes = [arguments.classes or 10_000_000, arguments.dim or 64, arguments.batch, arguments.share]
         subprocess.run([sys.executable, "-c", SAMPLED, *map(str, [*sizes, arguments.rounds])], check=True)
@@ -118,7 +128,7 @@ def main() -> None:
     print(f"{classes:,} classes x {dim}, batch of {arguments.batch}, {torch.get_num_threads()} threads")
     print("| loss | products | loss | ratio | least to greatest |\n|---|---:|---:|---:|---:|")
     for name in arguments.only:
-        row = compare(name, classes, dim, arguments.batch, arguments.rounds)
+        row = compare(name, classes, dim, arguments.batch, arguments.rounds, clock)
         results[name] = row
         span = f"{row['least']:.2f} to {row['greatest']:.2f}"
         print(f"| {name} | {row['products']:.2f} s | {row['loss']:.2f} s | {row['ratio']:.2f} | {span} |", flush=True)

@@ -206,7 +206,7 @@ def test_one_seed_and_losses_that_were_no_numbers(browser, folder):
     line["y"][20:40] = [float("nan")] * 20
     with open_page(browser, write_page(content, folder / "nan.html")) as shown:
         figure = shown.locator("#training figure").first
-        assert figure.locator("path.line").first.get_attribute("d").count("M") == 2  # a gap, not a bridge
+        assert figure.locator(".plot > svg path.line").first.get_attribute("d").count("M") == 2  # a gap, not a bridge
         assert shown.locator("#training path.band").count() == 0
         assert "±" not in shown.locator("#results table.data").first.inner_text()
         assert "one repeat each" in shown.locator("#results .notes").inner_text()
