@@ -77,6 +77,7 @@ def test_addresses_are_read_as_the_kernel_writes_them():
             assert ipaddress.ip_address(host) in {address for _, address in listening_addresses(os.getpid())}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 def test_a_local_cluster_gives_the_same_results_and_no_other_machine_can_reach_it(tmp_path):
     pytest.importorskip("ray")

@@ -1,5 +1,6 @@
 """The theorems of the top-k precision loss (Lu et al., 2019), and the sets behind the closed form."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,9 +33,11 @@ def wrong_in_top_k(positives, negatives, k, *, negatives_first):
     return sum(is_negative for *_, is_negative in ranked[:k])
 
 
-@settings(max_examples=4000, deadline=None)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("part", range(4))  # each draws its own examples
+@settings(max_examples=1000, deadline=None)
 @given(query())
-def test_the_loss_bounds_the_avoidable_errors(problem):
+def test_the_loss_bounds_the_avoidable_errors(part, problem):
     """T1 and T3: l >= gamma (lPrec - max(0, k - n+)), and l is never negative."""
     positives, negatives, k, gamma = problem
     value, _ = loss_of(positives, negatives, k, gamma)
@@ -43,9 +46,11 @@ def test_the_loss_bounds_the_avoidable_errors(problem):
     assert value >= gamma * (errors - max(0, k - len(positives))) - 1e-12
 
 
-@settings(max_examples=4000, deadline=None)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=1000, deadline=None)
 @given(query(), st.integers(1, 32))
-def test_separation_by_the_margin_makes_it_zero(problem, gap):
+def test_separation_by_the_margin_makes_it_zero(part, problem, gap):
     """T2 and T4: once the relevant positive clears the relevant negative by more than gamma, nothing is lost."""
     positives, negatives, k, gamma = problem
     worst_positive = positives[min(k, len(positives)) - 1]
