@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from copy import copy
 from dataclasses import replace
 
 import pyarrow.parquet
@@ -12,9 +13,11 @@ import pytest
 from kinfold.experiments import Bench, BenchState
 from kinfold.experiments.repeat import Repeat
 from kinfold.experiments.result_rows import COLUMNS
-from kinfold.experiments.statistics import Interval, compute_interval
+from kinfold.experiments.statistics import Interval, compare_methods, compute_interval
 from kinfold.experiments.tables import TableEntry, render_table
 from kinfold.report.content import collect_content
+from kinfold.report.content.inputs import find_inputs
+from kinfold.report.content.result_tables import describe_tables
 from kinfold.report.figures.tables import format_tables
 from kinfold.training import Run
 from kinfold.training.config.parsing import merge_tables
@@ -301,6 +304,24 @@ def test_runs_and_the_test_at_the_end_leave_out_what_an_audit_marks(tmp_path):
         "methods": ["contrastive"],
         "rows": [{"kind": "duplicate", "found": len(marked), "dropped": len(marked)}],
     }
+
+
+def test_tables_and_reports_compare_by_the_test_of_the_suite(bench, monkeypatch):
+    ranked = copy(bench.suite)
+    object.__setattr__(ranked, "test", "rank")  # a suite of so few seeds refuses it
+    used = []
+
+    def record(*arguments, **options):
+        used.append(options.get("test", arguments[5] if len(arguments) > 5 else "t"))
+        return compare_methods(*arguments, **options)
+
+    for module in ("experiments.bench", "experiments.tables", "report.content.result_tables"):
+        monkeypatch.setattr(f"kinfold.{module}.compare_methods", record)
+    changed = replace(bench, suite=ranked)
+    changed.summary()
+    describe_tables(replace(find_inputs(bench.bench_folder.path), bench=changed))
+    assert len(used) > 4
+    assert {*used} == {"rank"}
 
 
 def test_results_of_an_unfinished_bench_can_be_read(tmp_path):

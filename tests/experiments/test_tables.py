@@ -326,3 +326,14 @@ def test_every_p_has_as_many_digits():
 def test_few_repeats_are_cautioned_about(repeats):
     caution = describe_caution(repeats)
     assert caution == "" if repeats >= 5 else caution.startswith(f"caution: with {repeats} repeats the test relies on")
+
+
+def test_the_best_is_bold_by_the_test_of_the_suite():
+    """Six repeats of three methods: no rank test of three pairs can be significant after the correction."""
+    results = {
+        name: {"recall@1": {seed: base + 0.001 * ((seed * step) % 5) for seed in range(6)}}
+        for name, base, step in (("a", 0.6, 1), ("b", 0.5, 2), ("c", 0.4, 3))
+    }
+    for test, bold in (("t", True), ("rank", False)):
+        rows = dict(assemble_rows(results, test=test))
+        assert [rows[name]["recall@1"].bold for name in "abc"] == [bold, False, False]

@@ -197,6 +197,7 @@ class Bench:
             notes=notes,
             starts={method: {metric: starts[metric][method] for metric in metrics} for method in suite.methods},
             untrained=[*self.list_untrained(data)],
+            test=suite.test,
         )
         kind = "" if suite.folds == 1 else f", {result}"
         seeds = len(suite.seeds)

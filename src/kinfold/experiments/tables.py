@@ -58,6 +58,7 @@ def assemble_rows(
     level: float = 0.05,
     starts: Mapping[str, Mapping[str, Mapping[int, float]]] | None = None,
     untrained: Collection[str] = (),
+    test: str = "t",
 ) -> Rows:
     """Assemble the rows of a table, for `render_table`.
 
@@ -70,6 +71,7 @@ def assemble_rows(
         level: Significance level of the comparisons; intervals have 1 - level.
         starts: Like `results`, the scores before the first training step.
         untrained: Methods that ended with their initial weights, which are not compared.
+        test: That of the comparisons, "t" or "rank".
 
     Returns:
         (method, column -> entry) for every method.
@@ -82,7 +84,7 @@ def assemble_rows(
         if any(tried.values()):
             smaller_is_better = is_better(_get_metric(column), 0.0, 1.0)
             left_out = [name for name in untrained if name in tried]
-            comparison = compare_methods(tried, None, level, smaller_is_better, left_out)
+            comparison = compare_methods(tried, None, level, smaller_is_better, left_out, test)
             bold[column] = comparison.best if comparison.best_is_significant else None
     rows: Rows = []
     for name in methods:

@@ -71,6 +71,11 @@ def get_main_metric(inputs: ReportInputs) -> str:
     return inputs.methods[0].runs[0].config.evaluation.metric
 
 
+def _get_test(inputs: ReportInputs) -> str:
+    """Return the test that methods are compared by, that of the suite."""
+    return "t" if inputs.bench is None else inputs.bench.suite.test
+
+
 def _list_metrics(methods: Sequence[ReportMethod]) -> list[str]:
     runs = [run for method in methods for run in method.runs]
     return [*dict.fromkeys(name for run in runs for name in run.config.evaluation.metrics)]
@@ -173,7 +178,8 @@ def _describe_measured_rows(
     starts = _collect_start_values(methods, result)
     by_name = {method.name: method for method in methods}
     rows = []
-    for name, entries in assemble_rows(values, published.values, notes, starts=starts, untrained=untrained):
+    test = _get_test(inputs)
+    for name, entries in assemble_rows(values, published.values, notes, starts=starts, untrained=untrained, test=test):
         if name in by_name:
             unreadable, printed = published.unreadable.get(name, {}), published.printed.get(name, {})
             cells = _describe_cells(entries, columns, unreadable, printed)
@@ -271,10 +277,16 @@ def _compare(inputs: ReportInputs, values: Values, untrained: Sequence[str]) -> 
     if len(values) < 2 or not any(len(seeds) > 1 for seeds in scores.values()):
         return []
     baseline = None if inputs.bench is None else inputs.bench.suite.baseline
-    test = compare_methods(scores, baseline, smaller_is_better=is_better(metric, 0.0, 1.0), untrained=untrained)
+    comparison = compare_methods(
+        scores,
+        baseline,
+        smaller_is_better=is_better(metric, 0.0, 1.0),
+        untrained=untrained,
+        test=_get_test(inputs),
+    )
     return [
-        {**row._asdict(), "significant": test.is_significant(row.first, row.second), "column": metric}
-        for row in test.pairs
+        {**row._asdict(), "significant": comparison.is_significant(row.first, row.second), "column": metric}
+        for row in comparison.pairs
         if not {row.first, row.second} & {*untrained}
     ]
 
