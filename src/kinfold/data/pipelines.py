@@ -133,15 +133,6 @@ def adjust_pipeline(pipeline: Pipeline, size: int | None = None, flip: bool | No
     return replace(pipeline, train=_join_steps(train), test=_join_steps(test))
 
 
-def get_size(pipeline: Pipeline) -> int:
-    """Return the width and height of the images that a pipeline gives to the network.
-
-    Raises:
-        ValueError: Its steps have no size.
-    """
-    return _find_size(_list_steps(pipeline.test))
-
-
 def _list_steps(transform: Transform) -> list[Any]:
     return [*transform.steps] if isinstance(transform, Compose) else [transform]
 
