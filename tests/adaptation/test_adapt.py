@@ -219,7 +219,10 @@ def test_a_plan_by_name_does_not_depend_on_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("kinfold.adaptation.launch.run_trial", lambda *_: slow)
     monkeypatch.setitem(PLANS, "quick", replace(PLANS["quick"], head_steps=8, race=2))
     rows, labels = noisy_classes()
-    kinfold.adapt(rows, labels, tmp_path / "run", plan="quick")
+    adaptation = kinfold.adapt(rows, labels, tmp_path / "run", plan="quick")
+    assert adaptation.steps[-1].note == "skipped: not in the plan quick"
+    assert "The plan quick leaves out the residual head." in adaptation.verdict
+    assert "time" not in adaptation.verdict
     stored = AdaptationFolder(tmp_path / "run").read_plan()
     assert (stored["plan"]["head_steps"], stored["plan"]["race"], stored["budget"]) == (8, 2, "quick")
     with pytest.raises(ValueError, match="minutes or a plan"):

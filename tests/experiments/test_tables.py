@@ -337,3 +337,7 @@ def test_the_best_is_bold_by_the_test_of_the_suite():
     for test, bold in (("t", True), ("rank", False)):
         rows = dict(assemble_rows(results, test=test))
         assert [rows[name]["recall@1"].bold for name in "abc"] == [bold, False, False]
+
+
+def test_an_untrained_method_is_not_bold_and_one_that_is_not_in_the_column_does_not_matter():
+    assert bold(assemble_rows(CLEAR, untrained=["b", "elsewhere"])) == set()

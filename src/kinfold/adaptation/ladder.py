@@ -84,6 +84,7 @@ class Ladder:
         folder: Where measurements are stored.
         report: Called with a line of text and the share of the work that is finished.
         tuner: Trains an image network; None for features.
+        skipped: Why steps are left out that the plan does not have.
     """
 
     def __init__(
@@ -93,8 +94,10 @@ class Ladder:
         folder: AdaptationFolder,
         report: Report,
         tuner: Tuner | None = None,
+        skipped: str = "no time",
     ) -> None:
         self.plan = plan
+        self.skipped = skipped
         self.splits = [split for split in measurer.splits if split.repeat < plan.repeats]
         self.recorder = Recorder(folder, measurer.metrics, report, plan.seconds)
         self.linear = LinearStage(measurer, self.splits, self.recorder)
@@ -115,7 +118,7 @@ class Ladder:
         winner = Winner(LinearCandidate(None))
         for step in self.steps:
             if step not in stages:
-                self.rows.append(LadderRow(step, note="skipped: no time"))
+                self.rows.append(LadderRow(step, note=f"skipped: {self.skipped}"))
                 continue
             taken, incumbent = self._decide(step, stages[step], incumbent, is_helped)
             if taken:

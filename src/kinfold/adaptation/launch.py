@@ -151,9 +151,11 @@ def adapt(
             tuner = None if network is None else Tuner(network, dataset.subset("train"), measurer)
             chosen, busy = _find_plan(files, measurer, tuner, dataset, settings, budget, started, report)
             torch.set_num_threads(chosen.threads)
-            ladder = Ladder(measurer, chosen, files, report, tuner)
+            plan_name = budget if isinstance(budget, str) else None
+            reason = "no time" if plan_name is None else f"not in the plan {plan_name}"
+            ladder = Ladder(measurer, chosen, files, report, tuner, reason)
             winner, ladder_rows = ladder.climb(), ladder.rows
-            verdict = phrase_verdict(ladder_rows, ladder.help_tests, busy)
+            verdict = phrase_verdict(ladder_rows, ladder.help_tests, busy, plan_name)
         report("final fit", 0.0)
         fit = FinalFit(features, rows, row_labels, distance, seed, source)
         test = _fit_and_compare(fit, winner, files, network, dataset, metrics)

@@ -23,12 +23,25 @@ def explain_few_classes(classes: int, repeated: int) -> str:
     )
 
 
-def phrase_verdict(rows: Sequence[LadderRow], help_tests: Mapping[str, CorrectedTest], busy: float) -> str:
-    """Say what to use or how little everything helps, what there was no time for, and how busy the machine was."""
+def phrase_verdict(
+    rows: Sequence[LadderRow], help_tests: Mapping[str, CorrectedTest], busy: float, plan: str | None = None
+) -> str:
+    """Say what to use or how little everything helps, what was left out, and how busy the machine was.
+
+    Args:
+        rows: The ladder.
+        help_tests: Tests of whether anything helps.
+        busy: Seconds for each second of processor time.
+        plan: The name of the plan, whose steps do not depend on time.
+    """
     taken = [row for row in rows if row.taken]
-    skipped = [f"the {row.step}" for row in rows if row.note]
-    end = f" There was no time for {' and '.join(skipped)}: more minutes may help." if skipped else ""
-    if skipped and busy >= _BUSY:
+    skipped = " and ".join(f"the {row.step}" for row in rows if row.note)
+    end = ""
+    if skipped and plan is not None:
+        end = f" The plan {plan} leaves out {skipped}."
+    elif skipped:
+        end = f" There was no time for {skipped}: more minutes may help."
+    if skipped and plan is None and busy >= _BUSY:
         end += f" Other processes used the machine, so that everything took {busy:.1f} times as long as alone."
     if not taken:
         gains = [f"{name} {100 * test.difference:+.1f} (p {test.p:.2g})" for name, test in help_tests.items()]
