@@ -231,9 +231,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"batch_size={self.batch_size} cannot hold two classes of per_class={self.per_class}; raise it to "
                 f"{2 * self.per_class}"
             )
-        if self.head not in _HEADS:
-            near = registry.suggest(self.head, _HEADS) if isinstance(self.head, str) else ""
-            raise ValueError(f"head must be one of {', '.join(map(repr, _HEADS))}, got {self.head!r}{near}")
+        registry.check_choice("head", self.head, _HEADS)
         if self.init not in ("auto", "random") and self.head != "linear":
             raise ValueError(
                 f"init={self.init!r} is a start for the linear head; use init='auto' or 'random' with "

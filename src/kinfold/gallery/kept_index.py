@@ -23,7 +23,7 @@ from kinfold.gallery.exact_search import score_rows, search_chunks
 from kinfold.gallery.folder import GalleryFolder
 from kinfold.metrics._ranking.nearest import take_first
 from kinfold.optional import import_optional
-from kinfold.registry import suggest
+from kinfold.registry import check_choice
 
 Library = Literal["faiss", "usearch"]
 LIBRARIES: tuple[Library, ...] = ("faiss", "usearch")
@@ -126,9 +126,7 @@ def create_index(library: str, dim: int, content: Any = None) -> GraphIndex:
         ImportError: It is not installed.
     """
     kinds: dict[str, type[FaissIndex] | type[UsearchIndex]] = {"faiss": FaissIndex, "usearch": UsearchIndex}
-    if library not in kinds:
-        near = suggest(library, LIBRARIES)
-        raise ValueError(f"library must be one of {', '.join(LIBRARIES)}, got {library!r}{near}")
+    check_choice("library", library, LIBRARIES)
     return kinds[library](dim, content)
 
 

@@ -6,12 +6,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kinfold.losses.checks import check_choice, check_positive
+from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Reduction
 from kinfold.losses.proxies import create_proxies
 from kinfold.losses.proxy_loss import ProxyLoss
 from kinfold.losses.target_logits import TargetLogits
 from kinfold.pairs.measures import safe_sqrt
+from kinfold.registry import check_choice
 
 # squared distance of unit vectors below which the sine is computed from it: 1 - cos^2 has lost up to 3 of 7 digits
 # there

@@ -52,13 +52,6 @@ def check_unit(is_default: bool, distance: Distance | None) -> None:
         raise ValueError(f"normalize= would be ignored: distance={distance!r} says whether embeddings are normalized")
 
 
-def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError for a value that is not one of the choices."""
-    if value not in choices:
-        allowed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-        raise ValueError(f"{option} must be {allowed}, got {value!r}")
-
-
 def check_degree(loss: "Loss", degree: Tensor | None) -> None:
     """Raise ValueError for the degrees of a real-valued relation, if the loss cannot use them."""
     if degree is not None and not (loss.kind == "pair" or loss.graded):

@@ -5,11 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.checks import check_choice, check_positive
+from kinfold.losses.checks import check_positive
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import gather_few, mask_out
+from kinfold.registry import check_choice
 
 
 def hap2s(

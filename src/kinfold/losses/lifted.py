@@ -5,12 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.checks import check_choice
 from kinfold.losses.logsumexp import masked_logsumexp
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import count, list_columns
+from kinfold.registry import check_choice
 
 
 def lifted(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:

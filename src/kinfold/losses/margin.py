@@ -5,12 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn, relu
 
-from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.proxies import check_class_range
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import mask_to_float
+from kinfold.registry import check_choice
 
 
 def margin(

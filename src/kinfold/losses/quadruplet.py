@@ -5,7 +5,6 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import Terms
 from kinfold.miners.distance_weighted import DistanceWeightedMiner
@@ -14,6 +13,7 @@ from kinfold.pairs import PairBatch, Quadruplets, Relation, Triplets
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.measures import safe_sqrt
+from kinfold.registry import check_choice
 
 
 class Quadruplet(Loss):

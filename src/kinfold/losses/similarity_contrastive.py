@@ -5,10 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.masks import mask_to_float
+from kinfold.registry import check_choice
 
 
 def similarity_contrastive(

@@ -5,7 +5,6 @@ from typing import Literal
 import torch
 from torch import Tensor, relu
 
-from kinfold.losses.checks import check_choice
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
@@ -15,6 +14,7 @@ from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import HUGE, count, exceeds, list_columns, mask_out, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
 from kinfold.pairs.transforms import is_transformed
+from kinfold.registry import check_choice
 
 # positives per anchor up to which one pass for each is faster than sorting
 _FEW = 16

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kinfold.registry import suggest
+from kinfold.registry import check_choice
 
 _DRAWS = 2000
 _DRAWS_PER_STEP = 50
@@ -30,9 +30,7 @@ def bootstrap(
     Returns:
         (low, high) of each metric.
     """
-    if over not in ("queries", "classes"):
-        near = suggest(str(over), ("queries", "classes"))
-        raise ValueError(f"intervals must be over 'queries' or 'classes', got {over!r}{near}")
+    check_choice("intervals", over, ("queries", "classes"))
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}")
     intervals = {}

@@ -7,7 +7,7 @@ import torch
 from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Triplets
 from kinfold.pairs.distances import Distance
-from kinfold.registry import suggest
+from kinfold.registry import check_choice
 
 DIFFICULTIES = ("violating", "hard", "semihard", "easy", "all")
 
@@ -35,11 +35,7 @@ class AllTripletsMiner(Miner):
         distance: Distance | None = None,
     ) -> None:
         super().__init__(distance=distance)
-        if difficulty not in DIFFICULTIES:
-            raise ValueError(
-                f"difficulty is {difficulty!r}{suggest(difficulty, DIFFICULTIES)}; "
-                f"it must be one of {', '.join(DIFFICULTIES)}"
-            )
+        check_choice("difficulty", difficulty, DIFFICULTIES)
         self.difficulty = difficulty
         self.margin = margin
         self.squared = squared

@@ -8,7 +8,7 @@ from torch import Tensor
 from kinfold.miners.miner import Miner
 from kinfold.pairs import PairBatch, Relation, Triplets
 from kinfold.pairs.distances import Distance
-from kinfold.registry import suggest
+from kinfold.registry import check_choice
 
 Choice: TypeAlias = Literal["easy", "semihard", "hard", "all"]
 CHOICES = ("easy", "semihard", "hard", "all")
@@ -38,10 +38,7 @@ class EasyHardMiner(Miner):
     ) -> None:
         super().__init__(distance=distance)
         for name, value in (("positive", positive), ("negative", negative)):
-            if value not in CHOICES:
-                raise ValueError(
-                    f"{name} is {value!r}{suggest(value, CHOICES)}; it must be one of {', '.join(CHOICES)}"
-                )
+            check_choice(name, value, CHOICES)
         if "semihard" in (positive, negative) and (positive == negative or "all" in (positive, negative)):
             raise ValueError(
                 f"positive={positive!r}, negative={negative!r}: a semi-hard item is chosen by the distance of one item "

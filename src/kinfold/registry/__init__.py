@@ -11,6 +11,28 @@ entry points of their package in the groups `kinfold.losses`, `kinfold.miners` a
 - `plugins`: load a user's file that registers names.
 """
 
-from kinfold.registry.lookup import check_known, create, kinds, list_added, names, register, resolve, suggest, targets
+from kinfold.registry.lookup import (
+    check_choice,
+    check_known,
+    create,
+    kinds,
+    list_added,
+    names,
+    register,
+    resolve,
+    suggest,
+    targets,
+)
 
-__all__ = ["check_known", "create", "kinds", "list_added", "names", "register", "resolve", "suggest", "targets"]
+__all__ = [
+    "check_choice",
+    "check_known",
+    "create",
+    "kinds",
+    "list_added",
+    "names",
+    "register",
+    "resolve",
+    "suggest",
+    "targets",
+]

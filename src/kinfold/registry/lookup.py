@@ -194,6 +194,18 @@ def check_known(what: str, value: str, choices: Iterable[str]) -> None:
         raise ValueError(f"unknown {what} {value!r}{suggest(value, choices)}; there are {', '.join(choices)}")
 
 
+def check_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a ValueError for an option whose value is not one of the choices.
+
+    Examples:
+        >>> check_choice("variant", "standard", ["standard", "as-coded"])
+    """
+    choices = [*choices]
+    if value not in choices:
+        near = suggest(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, got {value!r}{near}")
+
+
 def _add(kind: str, name: str, target: str) -> None:
     targets = _targets_of(kind)
     if name in targets and targets[name] != target:

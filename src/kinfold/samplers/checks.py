@@ -1,9 +1,7 @@
 """Checks and defaults of constructor arguments that several samplers share."""
 
-from collections.abc import Sequence
-
-from kinfold import registry
 from kinfold.distributed import resolve_rank
+from kinfold.registry import check_choice
 from kinfold.samplers.class_index import ClassIndex
 
 REPLACEMENT = ("when-needed", "never", "study")
@@ -14,13 +12,6 @@ def check_integer(least: int, **options: object) -> None:
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise a ValueError if a value is not one of the choices."""
-    if value not in choices:
-        hint = registry.suggest(value, choices) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
 
 
 def resolve_process(rank: int | None, world_size: int | None, batch_size: int) -> tuple[int, int]:

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from kinfold.pairs.labels import Labels
+from kinfold.registry import check_choice
 from kinfold.samplers.balanced_draws import draw_in_turns, draw_with_replacement
-from kinfold.samplers.checks import check_choice, check_integer, resolve_batches
+from kinfold.samplers.checks import check_integer, resolve_batches
 from kinfold.samplers.class_index import ClassIndex
 from kinfold.samplers.sampler import Sampler
 from kinfold.seeding import derive_batch_generator
