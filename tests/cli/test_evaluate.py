@@ -138,7 +138,7 @@ def test_an_undefined_value_is_null_in_json(tmp_path, capsys, monkeypatch):
         (["FILE", "-m", "hap", "--levels-key", "coarse", "--per-class", "hap"], "compares related items"),
         (["FILE", "--where", "split"], "name=value"),
         (["FILE", "--where", "split=dev"], "one of test, train"),
-        (["FILE", "--intervals", "rows"], "'queries' or 'classes'"),
+        (["FILE", "--intervals", "rows"], "one of 'queries', 'classes'"),
         (["FILE", "--per-class", "nmi"], "no value for each query"),
         (["FILE", "-m", "nmi-coarse"], "coarse_labels"),
     ],

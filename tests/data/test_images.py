@@ -52,7 +52,7 @@ def test_broken_images_are_found_before_a_run(damaged):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_stops_at_a_broken_image_or_skips_and_counts_it(damaged, workers):
-    with pytest.raises(ImageError, match=r"^list.txt row 11: .*gone.jpg is missing; errors='skip'"):
+    with pytest.raises(ImageError, match=r"^list.txt row 11: .*gone.jpg is missing; fix or remove it; errors='skip'"):
         list(Batches(damaged, batch_size=4, workers=workers))
     batches = Batches(damaged, batch_size=2, workers=workers, errors="skip")
     assert [batch.indices.tolist() for batch in batches] == [[0], [5]]

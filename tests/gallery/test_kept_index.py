@@ -127,7 +127,7 @@ def test_an_approximate_search_needs_an_index(tmp_path):
     made.add(rows(5), ["a"] * 5)
     with pytest.raises(ValueError, match="kinfold gallery index"):
         made.search(rows(1), approximate=True)
-    with pytest.raises(ValueError, match="faiss, usearch"):
+    with pytest.raises(ValueError, match="'faiss', 'usearch'"):
         made.build_index("annoy")
 
 

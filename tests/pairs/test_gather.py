@@ -6,7 +6,6 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from kinfold.pairs import gather
 from kinfold.pairs.gather import gather_dot, gather_squared_euclidean
-from kinfold.pairs.measures import center, normalize, normalize_and_center
 
 GENERATOR = torch.Generator().manual_seed(5)
 X = torch.randn(6, 4, dtype=torch.float64, generator=GENERATOR)
@@ -53,12 +52,3 @@ def test_near_coincidence_is_exact():
     x = torch.tensor([[1.0, 1.0]])
     y = x + torch.tensor([[2.0**-20, 0.0]])
     assert gather_squared_euclidean(x, y, torch.tensor([0]), torch.tensor([0])) == 2.0**-40
-
-
-def test_normalize_and_center_equals_the_two_steps():
-    rows = [X, X * 1e-9, X * 1e20, torch.cat([X, torch.zeros(1, 4, dtype=X.dtype)])]
-    for x in rows:
-        torch.testing.assert_close(normalize_and_center(x), center(normalize(x)))
-    x = X.clone().requires_grad_()
-    assert gradcheck(normalize_and_center, (x,))
-    assert gradgradcheck(normalize_and_center, (x,))

@@ -20,7 +20,6 @@ from kinfold.pairs.hyperbolic import (
 )
 from kinfold.pairs.measures import (
     center,
-    normalize_and_center,
     safe_reciprocal,
     safe_sqrt,
     snr_of_centered,
@@ -75,7 +74,7 @@ class Scoring:
 
     def _make_operand(self, x: Tensor) -> Tensor:
         if self.measure == "snr":
-            return normalize_and_center(x) if self.unit else center(x)
+            return center(normalize(x)) if self.unit else center(x)
         if self.hyperbolic is not None:
             return self.hyperbolic.lift(x)
         return normalize(x) if self.unit else x

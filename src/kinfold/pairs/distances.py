@@ -17,10 +17,10 @@ from torch import Tensor
 
 from kinfold.pairs.hyperbolic import Hyperbolic, measure_excess
 from kinfold.pairs.measures import (
+    center,
     dot,
     euclidean,
     normalize,
-    normalize_and_center,
     snr_of_centered,
     sphere_distance,
 )
@@ -49,7 +49,7 @@ class PairDistance:
         if self.name == "cosine":
             return normalize(x)
         if self.name == "snr":
-            return normalize_and_center(x)
+            return center(normalize(x))
         return x if self.hyperbolic is None else self.hyperbolic.lift(x)
 
     def measure_distances(self, x: Tensor, y: Tensor) -> Tensor:

@@ -190,44 +190,6 @@ def center(x: Tensor) -> Tensor:
     return x - x.mean(dim=-1, keepdim=True)
 
 
-def normalize_and_center(x: Tensor) -> Tensor:
-    """`center(normalize(x))` with one copy of the rows instead of two."""
-    if is_transformed() or x.numel() == 0 or x.device.type != "cpu":  # as in `normalize`
-        return center(normalize(x))
-    centered: Tensor = _NormalizeAndCenter.apply(x)  # type: ignore[no-untyped-call]
-    return centered
-
-
-class _NormalizeAndCenter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        ctx.is_direct = _has_usual_lengths(length)
-        if not ctx.is_direct:
-            ctx.save_for_backward(x)
-            return center(_normalize(x))
-        inverse = length.reciprocal_()
-        centered = x * inverse
-        mean = centered.mean(dim=-1, keepdim=True)
-        centered.sub_(mean)
-        ctx.save_for_backward(x, centered, mean, inverse)
-        return centered
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        x, *saved = ctx.saved_tensors
-        create_graph = torch.is_grad_enabled()  # the gradient itself is to be differentiated
-        if create_graph or not ctx.is_direct:
-            with torch.enable_grad():
-                leaf = x.view_as(x) if create_graph else x.detach().requires_grad_()
-                return torch.autograd.grad(center(_normalize(leaf)), leaf, outer[0], create_graph=create_graph)
-        centered, mean, inverse = saved
-        # the unit row is centered + mean, and the centered gradient is orthogonal to a constant row
-        gradient = center(outer[0])
-        along = torch.linalg.vecdot(gradient, centered).unsqueeze(-1)
-        return gradient.addcmul_(centered, along, value=-1.0).sub_(along.mul_(mean)).mul_(inverse)
-
-
 def snr_of_centered(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:
     """`snr` of rows that are already centered: |x - y|^2 / |x|^2."""
     if rows:
