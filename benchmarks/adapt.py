@@ -32,6 +32,7 @@ from kinfold import recipes
 from kinfold.data import Dataset, Rows, create_dataset
 from kinfold.models.linear_maps import fit_linear_map
 from kinfold.models.moments import compute_moments
+from kinfold.training import Run
 from kinfold.training.config import read_tables
 
 METRICS = ["recall@1", "map@r"]
@@ -154,20 +155,30 @@ def measure_baselines(train: Dataset, test: Dataset, seed: int, folder: Path) ->
             sizes = train.class_sizes()
             batch = min(80, 5 * (len(sizes) - round(0.2 * len(sizes))))  # the recipe holds a fifth out
             changes = [f"loss.name={loss}", f"seed={seed}", f"data.split_seed={seed}", f"sampler.batch_size={batch}"]
-            run_folder = folder / loss
-            begun = (run_folder / "configuration.toml").is_file()
-            try:
-                run = (
-                    kinfold.train(None, run_folder, resume=True, dataset=train)
-                    if begun
-                    else kinfold.train(tables, run_folder, changes=changes, dataset=train)
-                )
-            except ValueError as error:  # the recipe does not fit this data, such as classes that are too few
-                print(f"{loss} left out: {error}")
+            run = train_recipe(tables, folder / loss, changes, train)
+            if run is None:
                 continue
             path.write_text(json.dumps(measure(run.embed(get_rows(test)), test)))
         results[f"recipe, {loss}"] = json.loads(path.read_text())
     return results
+
+
+def train_recipe(tables: dict[str, Any], folder: Path, changes: list[str], train: Dataset) -> Run | None:
+    """Train the recipe, or continue; None where it does not fit this data.
+
+    Half-whitening needs as many directions in which rows vary as the head has dimensions: with fewer, half of the
+    dimensions are tried.
+    """
+    if (folder / "configuration.toml").is_file():
+        return kinfold.train(None, folder, resume=True, dataset=train)
+    try:
+        return kinfold.train(tables, folder, changes=changes, dataset=train)
+    except ValueError as error:
+        dims = [change for change in changes if change.startswith("model.dim=")]
+        if "directions only" not in str(error) or dims:
+            print(f"{folder.name} left out: {error}")  # such as classes that are too few
+            return None
+    return train_recipe(tables, folder, [*changes, f"model.dim={get_rows(train).shape[1] // 2}"], train)
 
 
 def hold_out(train: Dataset, seed: int) -> tuple[Dataset, Dataset]:

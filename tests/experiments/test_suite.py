@@ -1,13 +1,24 @@
 """A suite is read as it is written, from wherever, and written as it is read."""
 
 import json
+import tomllib
 
 import pytest
 
-from kinfold.experiments import Bench, read_suite
+from kinfold.experiments import Bench, Suite, read_suite
+from kinfold.experiments.schedule import list_planned_runs
 from kinfold.training.config.parsing import parse_table, to_toml
 from tests.cli.runs import run as command
-from tests.experiments.tiny import TWELVE_RUNS, feature_file, run_inline, suite, tables, write_suite
+from tests.experiments.tiny import (
+    SPACE,
+    TWELVE_RUNS,
+    feature_file,
+    read_results,
+    run_inline,
+    suite,
+    tables,
+    write_suite,
+)
 
 
 def written(folder, settings):
@@ -50,6 +61,18 @@ def test_changes_hold_for_every_method_that_says_nothing_itself(tmp_path):
     tiny_suite = read_suite(write_suite(tmp_path, method=methods), ["training.steps=7", "optimizer.lr=0.25"])
     assert [tiny_suite.build_config("tiny", name).training.steps for name in "ab"] == [7, 7]
     assert [tiny_suite.build_config("tiny", name).optimizer.lr for name in "ab"] == [0.25, 0.5]
+
+
+def test_reference_rows_are_methods_that_need_no_training_and_are_added_once(tmp_path):
+    tiny_suite = read_suite(write_suite(tmp_path, reference_rows=True, trials=2, base={"search": SPACE}))
+    assert tiny_suite.methods == ["half-whitened", "whitened within classes", "contrastive"]
+    again = parse_table(Suite, tomllib.loads(tiny_suite.to_toml()), "")
+    assert again.methods == tiny_suite.methods
+    assert [planned["trials"] for planned in list_planned_runs(tiny_suite)] == [0, 0, 2]
+    run_inline(tiny_suite, tmp_path / "bench")
+    steps = {row["method"]: row["step"] for row in read_results(tmp_path / "bench") if row["stage"] == "train"}
+    assert [*steps] == tiny_suite.methods
+    assert {steps["half-whitened"], steps["whitened within classes"]} == {"0"}
 
 
 def test_base_data_and_method_lie_on_top_of_each_other_each_above_its_recipe(tmp_path):

@@ -8,13 +8,14 @@ from typing import Any
 
 from kinfold import recipes, registry
 from kinfold.data import load
+from kinfold.experiments.reference_rows import REFERENCE_ROWS
 from kinfold.experiments.suite import Suite
 from kinfold.training import train
 from kinfold.training.config.parsing import merge_tables, read_tables
 
 MAX_STEPS, MIN_STEPS = 600, 20  # of a run; the recipe has 600
 _TRIAL_STEPS = (10, 40)
-UNTRAINED_ROWS = ("as given", "half-whitened", "whitened within classes")
+UNTRAINED_ROWS = ("as given", *REFERENCE_ROWS)
 
 
 def make_loss_suite(

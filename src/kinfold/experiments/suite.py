@@ -9,6 +9,7 @@ from typing import Any
 from kinfold import recipes, registry
 from kinfold.data.folds import count_folds
 from kinfold.experiments.rank_test import MIN_REPEATS
+from kinfold.experiments.reference_rows import add_reference_rows
 from kinfold.experiments.search.space import list_corners
 from kinfold.experiments.statistics import TESTS
 from kinfold.files.paths import describe_missing
@@ -44,6 +45,8 @@ class Suite:
         metric: Metric that is searched for and compared.
         baseline: Compare every method with this one only.
         test: "t", Student's paired t-test, or "rank", Wilcoxon's signed-rank test, which needs six seeds or more.
+        reference_rows: Measure half-whitening and whitening within classes too, which need no training, as methods of
+            their own.
 
     Raises:
         ValueError: A name, a setting or a combination is wrong.
@@ -60,8 +63,11 @@ class Suite:
     metric: str = "map@r"
     baseline: str | None = None
     test: str = "t"
+    reference_rows: bool = False
 
     def __post_init__(self) -> None:
+        if self.reference_rows:
+            object.__setattr__(self, "method", add_reference_rows(self.method))
         count_folds(self.protocol)  # raises with the nearest name
         for kind, entries in (("method", self.method), ("data", self.data)):
             names = [entry.get("name") for entry in entries]
