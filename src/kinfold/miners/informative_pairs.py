@@ -29,11 +29,12 @@ def keep_informative(
     similarity = similarity.detach()
     if similarity.shape[1] == 0:
         return positives, negatives
-    nearest = mask_out(similarity, negatives).amax(dim=1, keepdim=True)
+    pushed = mask_out(similarity, negatives)  # the others lie below every limit
+    nearest = pushed.amax(dim=1, keepdim=True)
     columns = get_columns(positives)
     if columns is None:
         farthest = -mask_out(-similarity, positives).amax(dim=1, keepdim=True)
-        return positives & (similarity < nearest + epsilon), negatives & (similarity > farthest - epsilon)
+        return positives & (similarity < nearest + epsilon), pushed > farthest - epsilon
     index, exists = columns  # positives are few and known: only they are compared
     few = similarity.gather(1, index)  # (B, W)
     farthest = -mask_out(-few, exists).amax(dim=1, keepdim=True)
@@ -41,7 +42,7 @@ def keep_informative(
     kept = torch.zeros_like(positives.view(torch.uint8)).scatter_add_(1, index, is_kept.view(torch.uint8))
     kept = kept.view(torch.bool)
     set_columns(kept, index, is_kept)
-    return kept, negatives & (similarity > farthest - epsilon)
+    return kept, pushed > farthest - epsilon
 
 
 class MultiSimilarityMiner(Miner):
