@@ -4,11 +4,13 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import kinfold
-from kinfold.data import Batches, Rows, convert, load, to_dataset
+from kinfold.data import Batches, Rows, check_images, convert, load, to_dataset
 from kinfold.data.fingerprint import compute_fingerprint
+from kinfold.embedding import Encoder, embed_to_file
 
 pytestmark = pytest.mark.integration
 LABELS = ["wren", "wren", "robin", "robin"]
@@ -141,3 +143,26 @@ def test_shards_of_webdataset_itself_are_read(tmp_path):
         load("webdataset", tmp_path / "evil.tar")
     with pytest.raises(ValueError, match="A stream, such as an IterableDataset"):
         convert(webdataset.WebDataset(str(tmp_path / "birds-00.tar"), shardshuffle=False))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "hugging face", "webdataset"])
+def test_adapt_embed_and_the_check_of_images_take_them(kind, tmp_path, request):
+    if kind == "pandas":
+        data = request.getfixturevalue("pandas").DataFrame({"photo": [*map(encode, PIXELS)], "label": LABELS})
+    elif kind == "hugging face":
+        data = hub_images(request.getfixturevalue("datasets"))
+    else:
+        webdataset, data = pytest.importorskip("webdataset"), tmp_path / "birds.tar"
+        with webdataset.TarWriter(str(data)) as writer:
+            for index, pixels in enumerate(PIXELS):
+                writer.write({"__key__": f"{index:04}", "png": Image.fromarray(pixels), "cls": index // 2})
+    checked = check_images(convert(data))
+    assert not checked.broken
+    adaptation = kinfold.adapt(data, folder=tmp_path / "run", backbone="conv4")
+    assert "2 training classes are too few" in adaptation.verdict
+    embeddings = adaptation.embed(convert(data))  # a path itself would be that of one image
+    assert len(embeddings) == 4
+    assert embed_to_file(data, tmp_path / "four.npz", Encoder.from_run(adaptation.run)) == {}
+    written = load("features", tmp_path / "four.npz").items
+    assert isinstance(written, Rows)
+    torch.testing.assert_close(torch.nn.functional.normalize(torch.from_numpy(written.array())), embeddings)
