@@ -88,6 +88,8 @@ def test_images_are_checked_for_copies_transparency_size_and_damage(tmp_path):
     first.save(tmp_path / "class0" / "copy.png")
     first.convert("RGB").resize((40, 40)).save(tmp_path / "class1" / "smaller.jpg", quality=90)
     Image.new("RGBA", (48, 48), (250, 10, 10, 100)).save(tmp_path / "class1" / "transparent.png")
+    for name in ("class0", "class1"):
+        Image.new("RGB", (48, 48), (10, 200, 10)).save(tmp_path / name / "green.png")
     Image.fromarray(source.integers(0, 255, (5, 5, 3), dtype=np.uint8)).save(tmp_path / "class1" / "tiny.png")
     (tmp_path / "class1" / "broken.png").write_bytes(b"no image")
     dataset = data.load("folder", tmp_path)
@@ -99,6 +101,8 @@ def test_images_are_checked_for_copies_transparency_size_and_damage(tmp_path):
     assert names_by_kind["broken"] == {"broken.png"}
     assert names_by_kind["tiny"] == {"tiny.png"}
     assert names_by_kind["transparent"] == {"transparent.png"}
+    assert names_by_kind["blank"] == {"transparent.png", "green.png"}
+    assert "green.png" not in names_by_kind["duplicate-across-classes"]
     assert result.features == "pixels"
 
 

@@ -10,7 +10,7 @@ import scipy.stats
 import torch
 
 from kinfold import Run
-from kinfold.calibration import Calibration, calibrate, calibrate_run, read_calibration
+from kinfold.calibration import Calibration, calibrate, calibrate_run, identification, read_calibration
 from kinfold.calibration.class_pairs import build_table
 from kinfold.calibration.drawing import ClassItems
 from kinfold.calibration.identification import estimate_thresholds, rate_at
@@ -193,6 +193,14 @@ def test_thresholds_of_identification_rise_with_the_gallery():
     assert [point.extrapolated for point in points] == [False, False, False, True]
 
 
+def test_of_many_classes_fewer_probes_are_scored(monkeypatch):
+    monkeypatch.setattr(identification, "_MAX_PROBES", 40)
+    items, shape = unit_items(30), []
+    monkeypatch.setattr(identification, "rate_at", lambda near, *rest: shape.append(near.shape) or rate_at(near, *rest))
+    estimate_thresholds(items, 0.1, [2], 1, generator(0))
+    assert {*shape} == {(30, 30)}
+
+
 def test_probabilities_never_fall_and_agree_with_a_known_truth():
     source = np.random.default_rng(0)
     positive = source.random(40_000) < 0.5
@@ -213,6 +221,19 @@ def test_reliability_of_perfect_and_of_wrong_probabilities():
     right = np.concatenate([np.arange(100) < 5, np.arange(100) < 95]).astype(float)
     assert measure_reliability(predicted, right, np.ones(200)).error == pytest.approx(0)
     assert measure_reliability(predicted, 1 - right, np.ones(200)).error == pytest.approx(0.9)
+
+
+def test_reliability_has_ten_bins_and_half_of_its_pairs_are_of_one_class():
+    grid = (np.arange(200) + 0.5) / 200
+    assert measure_reliability(grid, grid, np.ones(200)).predicted == pytest.approx(np.arange(10) / 10 + 0.05)
+    measured = calibrate(*draw(20), far=0.1).reliability
+    assert np.dot(measured.weight, measured.observed) == pytest.approx(0.5)
+
+
+def test_the_interval_of_the_true_accept_rate_contains_it_and_lies_between_zero_and_one():
+    result = calibrate(*draw(40), far=0.1)
+    low, high = result.tar_interval
+    assert 0 <= low < result.tar < high <= 1
 
 
 def test_a_result_is_the_same_after_json_and_for_the_same_seed():

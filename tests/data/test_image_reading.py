@@ -157,6 +157,16 @@ def test_a_check_counts_the_images_that_are_transparent(tmp_path):
     assert list(checked.broken) == [3]
 
 
+def test_a_check_finds_white_drawings_on_transparent_pixels(tmp_path):
+    drawing = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    drawing.paste((255, 255, 255, 255), (1, 1, 3, 3))
+    drawing.save(tmp_path / "a.png")
+    drawing.paste((254, 255, 255, 255), (1, 1, 2, 2))
+    drawing.save(tmp_path / "b.png")
+    checked = check_images(create_dataset("some", ImageFiles(tmp_path, ["a.png", "b.png"]), list("aa"), ["train"] * 2))
+    assert (checked.transparent, checked.blank) == ([0, 1], [0])
+
+
 @pytest.mark.parametrize("background", ["whitte", "#12", "#gggggg", "#11223344", "rgb(0, 0, 0)", ""])
 def test_a_background_that_is_no_color_is_refused(background):
     with pytest.raises(ValueError, match=r"unknown background .*a name such as 'white', or '#rrggbb'"):

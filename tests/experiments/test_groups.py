@@ -74,7 +74,9 @@ def test_a_spread_of_zero_needs_two_repeats_and_an_unknown_one_has_no_answer():
     assert count_needed_repeats(1e6, 0.5) is None
 
 
-@pytest.mark.parametrize("options", [{"effect": 0.0}, {"effect": 0.5, "level": 1.0}, {"effect": 0.5, "power": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"effect": 0.0}, *({"effect": 0.5, name: value} for name in ("level", "power") for value in (0.0, 1.0))]
+)
 def test_wrong_values_are_refused(options):
     with pytest.raises(ValueError, match="must"):
         count_needed_repeats(1.0, **options)

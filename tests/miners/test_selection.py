@@ -82,6 +82,13 @@ def test_random_over_the_batch_with_fewer_triplets_than_anchors():
     assert len(y) == len(selected.valid)
 
 
+@pytest.mark.parametrize("labels", [torch.zeros(10), torch.arange(10)])
+def test_random_over_a_batch_without_triplets_selects_none(labels):
+    selected = kinfold.miners.create("random", scope="batch")(X, labels.long())
+    assert len(selected.anchor) == len(X)
+    assert not bool(selected.valid.any())
+
+
 @pytest.mark.parametrize("squared", [False, True])
 def test_semihard_draws_from_the_band_above_the_positive(squared):
     distance = DISTANCE.square() if squared else DISTANCE

@@ -355,6 +355,8 @@ def test_invalid_updates_are_explained(name):
         sampler.update(torch.arange(2), torch.zeros(3, 3))
     with raises("0..28", "29"):
         sampler.update(torch.tensor([29]), torch.zeros(1, 3))
+    with raises("0..28", "-1"):
+        sampler.update(torch.tensor([3, -1]), torch.zeros(2, 3))
     with raises("integers", "float"):
         sampler.update(torch.tensor([1.0]), torch.zeros(1, 3))
     with raises("finite"):

@@ -127,6 +127,10 @@ def _check_images(dataset: Dataset, workers: int) -> tuple[list[Finding], list[s
         _make(dataset, row, "transparent", "transparent pixels are drawn on data.background (white)", False)
         for row in checked.transparent
     ]
+    blank, clear = {*checked.blank}, {*checked.transparent}
+    for row in checked.blank:
+        where = " where it is drawn on data.background (white)" if row in clear else ""
+        findings.append(_make(dataset, row, "blank", f"the image has a single color{where}", True))
     digests, thumbnails = [""] * len(dataset), torch.zeros(len(dataset), THUMBNAIL**2)
     readable = np.ones(len(dataset), dtype=bool)
     for row in range(len(dataset)):
@@ -138,7 +142,8 @@ def _check_images(dataset: Dataset, workers: int) -> tuple[list[Finding], list[s
         except ImageError:
             readable[row] = False
             continue
-        digests[row], thumbnails[row] = digest_row(np.asarray(image)), shrink(image)
+        if row not in blank:  # all blank images are alike
+            digests[row], thumbnails[row] = digest_row(np.asarray(image)), shrink(image)
         if min(image.size) < TINY:
             size = f"{image.size[0]} x {image.size[1]} pixels"
             findings.append(_make(dataset, row, "tiny", f"the image has {size}", False, score=min(image.size)))

@@ -19,6 +19,7 @@ KINDS = {
     "duplicate-across-classes": "nearly the same item has another label",
     "duplicate": "nearly the same item occurs before",
     "broken": "the image cannot be read",
+    "blank": "the image has a single color",
     "transparent": "the image has transparent pixels",
     "tiny": "the image is very small",
 }

@@ -61,7 +61,7 @@ def select_unseen(run: EmbeddingRun, split: str | None = None) -> tuple[str, Dat
     if name == "train":
         raise ValueError(
             "the training classes say nothing about new classes: use a run with test or validation classes "
-            "(data.validation)"
+            "(data.validation, or folders train/ and test/, or a column split; kinfold adapt keeps test classes too)"
         )
     dataset = visible[name] if name in visible else run.data(name)
     return name, dataset, name == "validation" and _was_selected(run)

@@ -44,8 +44,9 @@ def check(
     summary = _summarize(dataset)
     if as_json:
         unreadable = None if result is None else {str(index): reason for index, reason in result.broken.items()}
-        transparent = None if result is None else len(result.transparent)
-        echo(json.dumps({**summary, "transparent": transparent, "unreadable": unreadable}, indent=2))
+        transparent, blank = (None, None) if result is None else (len(result.transparent), len(result.blank))
+        counts_of_images = {"transparent": transparent, "blank": blank, "unreadable": unreadable}
+        echo(json.dumps({**summary, **counts_of_images}, indent=2))
     else:
         _print(summary, result)
     if result is not None and result.broken:
@@ -102,6 +103,12 @@ def _print(summary: dict[str, Any], result: "ImageCheck | None") -> None:
     if result.transparent:
         console.print(
             f"{len(result.transparent):,} images have transparent pixels, which are drawn on data.background (white)",
+            soft_wrap=True,
+        )
+    if result.blank:
+        console.print(
+            f"{len(result.blank):,} images have a single color; white drawings on transparent pixels need another "
+            "background: --set data.background=gray of kinfold train, --background gray of kinfold embed",
             soft_wrap=True,
         )
     broken = result.broken

@@ -63,14 +63,16 @@ class ImageCheck:
     Attributes:
         broken: Error messages of images that cannot be read, by position in the dataset.
         transparent: Positions of images with at least one pixel that is not opaque.
+        blank: Positions of images of a single color, as they are drawn on white.
     """
 
     broken: dict[int, str]
     transparent: list[int]
+    blank: list[int]
 
 
 def check_images(dataset: Any, workers: int = 2) -> ImageCheck:
-    """Decode every image once and list those that cannot be read and those with transparent pixels.
+    """Decode every image once and list those that cannot be read, those with transparent pixels and those of one color.
 
     Args:
         dataset: A dataset of images, or whatever `kinfold.data.convert` takes.
@@ -79,12 +81,17 @@ def check_images(dataset: Any, workers: int = 2) -> ImageCheck:
     dataset = convert(dataset)
     broken: dict[int, str] = {}
     transparent: list[int] = []
+    blank: list[int] = []
     for index, result in enumerate(_map_items(dataset, _check, workers)):
         if isinstance(result, ImageError):
             broken[index] = str(result)
-        elif result:
+            continue
+        is_clear, is_blank = result
+        if is_clear:
             transparent.append(index)
-    return ImageCheck(broken, transparent)
+        if is_blank:
+            blank.append(index)
+    return ImageCheck(broken, transparent, blank)
 
 
 def find_broken_images(dataset: Any, workers: int = 2) -> dict[int, str]:
@@ -143,11 +150,11 @@ def _map_items(
             yield from pool.map(call, range(start, min(start + _CHUNK, len(dataset))))
 
 
-def _check(item: ImageItem) -> bool:
-    """Whether an image has transparent pixels; raises an error if training could not use it."""
+def _check(item: ImageItem) -> tuple[bool, bool]:
+    """Whether an image has transparent pixels, and whether it has one color; an error if training could not use it."""
     image = _open(item)
-    _crop(item, _flatten(item, image, "RGB", BACKGROUND))
-    return is_transparent(image)
+    drawn = _crop(item, _flatten(item, image, "RGB", BACKGROUND))
+    return is_transparent(image), drawn.getcolors(1) is not None
 
 
 def _flatten(item: ImageItem, image: Image.Image, mode: Mode, background: str) -> Image.Image:

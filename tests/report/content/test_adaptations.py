@@ -36,7 +36,7 @@ def test_an_adaptation_is_shown_with_its_ladder_and_verdict(features, tmp_path):
     (shown,) = content["adaptations"]
     assert shown["verdict"] == adaptation.verdict
     assert [shown["header"], *shown["rows"]] == adaptation.cells()
-    assert shown["name"].endswith("not trained, seed 0")
+    assert shown["name"] == f"{adaptation.winner}, seed 0"
     assert content["audits"] == []
 
 

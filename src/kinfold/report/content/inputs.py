@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from kinfold.adaptation.folder import AdaptationFolder
 from kinfold.data.folds import count_folds
 from kinfold.experiments import Bench
 from kinfold.experiments.bench_folder import BenchFolder, BenchRun
@@ -160,7 +161,7 @@ def find_inputs(folder: Path | str) -> ReportInputs:
     if RunFolder(folder).begun:
         run = Run.open(folder)
         repeat = ReportRepeat(run.config.seed, [run], standalone=True)
-        return ReportInputs(folder, [ReportMethod(name_data(run.config), name_method(run.config), [repeat])])
+        return ReportInputs(folder, [ReportMethod(name_data(run.config), _name_run(run), [repeat])])
     runs, unreadable = _open_readable(path for path in sorted(folder.iterdir()) if path.is_dir())
     if runs:
         return ReportInputs(folder, _group_by_method(runs), unreadable=unreadable)
@@ -176,6 +177,17 @@ def name_method(config: RunConfig) -> str:
     if config.training.steps == 0:
         return "as given" if config.model.head == "identity" else f"{config.model.init}, not trained"
     return config.loss.name if config.miner is None else f"{config.loss.name} + {config.miner.name}"
+
+
+def _name_run(run: Run) -> str:
+    """Name a run by its method; one that `kinfold adapt` computed without a training step by its winner."""
+    files = AdaptationFolder(run.folder)
+    if run.config.training.steps == 0 and files.finished:
+        try:
+            return str(files.read_final()["winner"])
+        except ValueError:  # damaged; the section of adaptations says so
+            pass
+    return name_method(run.config)
 
 
 def name_data(config: RunConfig) -> str:
@@ -240,7 +252,6 @@ def _group_by_method(runs: Sequence[Run]) -> list[ReportMethod]:
 
 def _name_group(group: Sequence[Run]) -> str:
     """Name of the first folder without its seed; "loss + miner" if it is called after both."""
-    config = group[0].config
+    config, run_name = group[0].config, _name_run(group[0])
     name = re.sub(rf"(?<=.)[-_. ]?(seed)?[-_. ]?{config.seed}$", "", group[0].folder.name)
-    method = name_method(config)
-    return method if method.replace(" + ", "-") == name else name
+    return run_name if run_name.replace(" + ", "-") == name else name
