@@ -41,7 +41,7 @@ def format_bench(bench: Bench) -> str:
             parts.append(_format_grids(bench, data, result) if grid else bench.table(data, result, "markdown"))
             parts.append(_describe_best(bench, data, result))
         parts.append(_describe_spectra(bench, data))
-    return "\n\n".join([*(part for part in parts if part), _describe_effort(bench)])
+    return "\n\n".join([*(part for part in parts if part), describe_effort(bench)])
 
 
 def _format_grids(bench: Bench, data: str, result: str) -> str:
@@ -111,7 +111,8 @@ def _describe_spectra(bench: Bench, data: str) -> str:
     )
 
 
-def _describe_effort(bench: Bench) -> str:
+def describe_effort(bench: Bench) -> str:
+    """How many tasks a bench had, and how long they took."""
     seconds = {row["folder"]: row["seconds"] for row in bench.rows}
     failed = f"; {len(bench.failures)} failed" if bench.failures else ""
     return (

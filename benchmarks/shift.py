@@ -3,8 +3,8 @@
     python -m benchmarks.shift --root FEATURES.npz --steps 200 --seeds 3
 
 One bench for each of the protocols shift-0 to shift-4. Printed are the distance of the halves at each level, the score
-of every method, and the slope of the score over the distance with its interval over seeds. A bench that was stopped
-continues.
+of every method, and the slope of the score over the distance with its interval over seeds; --write puts them into
+docs/results.md. A bench that was stopped continues.
 """
 
 import argparse
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.docs import fill
+from benchmarks.results import PAGE, describe_effort
 from kinfold.data import load, make_shifts
 from kinfold.data.class_shift import average_classes
 from kinfold.data.folds import SHIFTS
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
     options = parser.parse_args()
     distances = [shift.distance for shift in make_shifts(average_classes(load("features", options.root)))]
     benches = []
@@ -51,26 +54,40 @@ def main() -> None:
         )
         run_bench(suite, options.out / protocol, jobs=options.jobs)
         benches.append(Bench.open(options.out / protocol))
-    print_table(benches, distances)
+    text = format_tables(benches, distances)
+    print(text)
+    if options.write:
+        fill(PAGE, "shift", text)
 
 
-def print_table(benches: list[Bench], distances: list[float]) -> None:
-    """Print scores of all levels, and slopes per unit of distance with intervals over seeds."""
+def format_tables(benches: list[Bench], distances: list[float]) -> str:
+    """Return scores of all levels, and slopes per unit of distance with intervals over seeds."""
+    tables = [format_table(benches, distances, column) for column in ("value", "gain")]
+    efforts = [describe_effort(bench) for bench in benches]
+    return "\n\n".join([*tables, "\n".join(f"- {b.suite.name}: {e}" for b, e in zip(benches, efforts, strict=True))])
+
+
+def format_table(benches: list[Bench], distances: list[float], column: str) -> str:
+    """Return the table of the scores ("value"), or of the gains over the same models before training ("gain")."""
     metric = benches[0].suite.metric
-    values = [bench.values("features", "separated", metric) for bench in benches]
-    print(f"| {metric}, % | {' | '.join(f'distance {d:.2f}' for d in distances)} | slope |")
-    print(f"|---|{'---:|' * (len(benches) + 1)}")
+    values = [bench.values("features", "separated", metric, column) for bench in benches]
+    title = f"{metric}, %" if column == "value" else f"gain in {metric}, points"
+    lines = [f"| {title} | {' | '.join(f'distance {d:.2f}' for d in distances)} | slope |"]
+    lines.append(f"|---|{'---:|' * (len(benches) + 1)}")
     slopes = {}
-    for method in METHODS:
+    for method in METHODS if column == "value" else [m for m in METHODS if "training" not in METHODS[m]]:
         seeds = [*values[0][method]]
         slopes[method] = {
             seed: float(np.polyfit(distances, [100 * level[method][seed] for level in values], 1)[0]) for seed in seeds
         }
         cells = [format_interval(compute_interval([100 * v for v in level[method].values()])) for level in values]
-        print(f"| {method} | {' | '.join(cells)} | {format_interval(compute_interval([*slopes[method].values()]))} |")
+        slope = format_interval(compute_interval([*slopes[method].values()]))
+        lines.append(f"| {method} | {' | '.join(cells)} | {slope} |")
     comparison = compare_methods(slopes)
     pairs = [f"{p.first} and {p.second}" for p in comparison.pairs if p.adjusted <= 0.05]
-    print(f"\nslopes that differ significantly (paired by seed, Holm): {', '.join(pairs) or 'none'}")
+    return "\n".join(
+        [*lines, "", f"Slopes that differ significantly (paired by seed, Holm): {', '.join(pairs) or 'none'}."]
+    )
 
 
 def format_interval(interval: Interval) -> str:
