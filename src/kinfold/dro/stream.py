@@ -119,6 +119,8 @@ class LargestLosses:
             index = self._start(flat)
         else:
             index = (flat >= self.threshold if self.with_ties else flat > self.threshold).nonzero().squeeze(1)
+        if index.shape[0] == 0:
+            return
         width = tile.losses.shape[1]
         self._parts.append((flat[index], index // width + tile.row, index % width + tile.column))
         self._length += index.shape[0]

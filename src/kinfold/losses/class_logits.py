@@ -7,7 +7,7 @@ softmax, and adds its part of the gradient. This takes four products instead of 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,12 +15,15 @@ from torch import Tensor
 from kinfold.losses.class_shards import ClassShard
 from kinfold.losses.tiles import keep_freed_memory
 from kinfold.pairs import normalize
+from kinfold.pairs.fast_function import FastFunction, Tensors, Wanted
 from kinfold.pairs.masks import HUGE
 
 # Scores in a chunk: 4 MB in float32. At 512 x 128 on one thread, 2^18 took a tenth longer, 2^21 as long.
 CHUNK_SCORES = 2**20
 # products of fewer vectors are slow
 MIN_VECTORS = 64
+
+_Inputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None]  # samples, class vectors, bias
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class ClassLogits:
             log sum exp over the classes that a sample does not belong to (B,), about -1e30 if there are none; and the
             logits of its classes (B, W).
         """
-        negatives, logits = _StreamedLogits.apply(self, targets, x, classes.vectors, classes.bias)  # type: ignore[no-untyped-call]
+        negatives, logits = _StreamedLogits(self, targets)(x, classes.vectors, classes.bias)
         return negatives, logits
 
     def compute_whole(self, x: Tensor, classes: ClassVectors, targets: TargetClasses) -> tuple[Tensor, Tensor]:
@@ -154,13 +157,15 @@ class _Buffers:
         return self._tensors[number][: self._rows * columns].view(self._rows, columns)
 
 
-class _StreamedLogits(torch.autograd.Function):
+class _StreamedLogits(FastFunction):
     """log sum exp over the other classes and logits of the targets, see `ClassLogits.compute`."""
 
-    @staticmethod
-    def forward(
-        ctx: Any, logits: ClassLogits, targets: TargetClasses, x: Tensor, vectors: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def __init__(self, logits: ClassLogits, targets: TargetClasses) -> None:
+        self._logits, self._targets = logits, targets
+
+    def compute(self, inputs: _Inputs, wanted: Wanted) -> tuple[tuple[Tensor, Tensor], Tensors]:
+        x, vectors, bias = inputs
+        logits, targets = self._logits, self._targets
         classes, scaled = ClassVectors(vectors, bias), logits.scale * x
         chunks = classes.plan(x.shape[0])
         buffers = _Buffers(x)
@@ -177,27 +182,25 @@ class _StreamedLogits(torch.autograd.Function):
         if logits.shard is not None:
             negatives = logits.shard.combine_logsumexp(negatives)
             logits.shard.world.sum_in_place(target_logits)
-        ctx.save_for_backward(x, vectors, bias, negatives, *parts[1:])
-        ctx.logits, ctx.targets = logits, targets
-        return negatives, target_logits
+        return (negatives, target_logits), [negatives, *parts[1:]]
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        x, vectors, bias, negatives, *parts = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated: this needs all logits at once
-            if ctx.logits.shard is not None:
-                raise RuntimeError("second derivatives need all class vectors in one process; do not shard the classes")
-            results = ctx.logits.compute_whole(x, ClassVectors(vectors, bias), ctx.targets)
-            requested = [t for t, w in zip((x, vectors, bias), wanted, strict=True) if w]
-            slopes = iter(torch.autograd.grad(results, requested, outer, create_graph=True))
-            return None, None, *[next(slopes) if w else None for w in wanted]
-        gradient = _Gradient(ctx.logits, x, ClassVectors(vectors, bias), wanted)
-        gradient.add_negatives(ctx.targets, negatives, parts, outer[0])
-        gradient.add_targets(ctx.targets, outer[1])
-        if ctx.logits.shard is not None and gradient.x is not None:
-            ctx.logits.shard.world.sum_in_place(gradient.x)
-        return None, None, gradient.x, gradient.vectors, gradient.bias
+    def differentiate(
+        self, inputs: _Inputs, kept: tuple[Tensor, ...], outer: tuple[Tensor, Tensor], wanted: Wanted
+    ) -> Tensors:
+        x, vectors, bias = inputs
+        negatives, *parts = kept
+        gradient = _Gradient(self._logits, x, ClassVectors(vectors, bias), wanted)
+        gradient.add_negatives(self._targets, negatives, parts, outer[0])
+        gradient.add_targets(self._targets, outer[1])
+        if self._logits.shard is not None and gradient.x is not None:
+            self._logits.shard.world.sum_in_place(gradient.x)
+        return [gradient.x, gradient.vectors, gradient.bias]
+
+    def compute_plainly(self, x: Tensor, vectors: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Needs all logits at once."""
+        if self._logits.shard is not None:
+            raise RuntimeError("second derivatives need all class vectors in one process; do not shard the classes")
+        return self._logits.compute_whole(x, ClassVectors(vectors, bias), self._targets)
 
 
 class _Gradient:
@@ -210,7 +213,7 @@ class _Gradient:
         wanted: Which of the three gradients are needed.
     """
 
-    def __init__(self, logits: ClassLogits, x: Tensor, classes: ClassVectors, wanted: tuple[bool, bool, bool]) -> None:
+    def __init__(self, logits: ClassLogits, x: Tensor, classes: ClassVectors, wanted: Wanted) -> None:
         self._logits, self._samples, self._classes = logits, x, classes
         self.x = torch.zeros_like(x) if wanted[0] else None
         self.vectors = torch.empty_like(classes.vectors) if wanted[1] else None

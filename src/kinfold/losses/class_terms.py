@@ -3,8 +3,6 @@
 The gradient by the class vectors is as large as they are. It is computed once and handed to autograd without a copy.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -14,6 +12,7 @@ from kinfold.losses.engine import PairProgram
 from kinfold.losses.terms import Terms
 from kinfold.losses.tiles import Tile
 from kinfold.pairs import normalize
+from kinfold.pairs.fast_function import FastFunction, Tensors, Wanted
 
 
 def compute_class_terms(
@@ -35,11 +34,11 @@ def compute_class_terms(
     if shard is not None and counts is not None:
         counts = counts.clone()
         shard.world.sum_in_place(counts)
-    value: Tensor = _StreamedTerms.apply(_Stream(program, counts, unit, shard), vectors, x)  # type: ignore[no-untyped-call]
+    value: Tensor = _Stream(program, counts, unit, shard)(vectors, x)
     return Terms.over(value, 1 if counts is None else (counts.sum() > 0))
 
 
-class _Stream:
+class _Stream(FastFunction):
     """The chunks of a loss.
 
     Args:
@@ -51,17 +50,32 @@ class _Stream:
 
     def __init__(self, program: PairProgram, counts: Tensor | None, unit: bool, shard: ClassShard | None) -> None:
         self._program, self._counts, self._unit, self._shard = program, counts, unit, shard
+        self._gradients: list[Tensor | None] | None = None
 
-    def compute_whole(self, vectors: Tensor, x: Tensor) -> Tensor:
-        """Compute the value from all scores at once, with plain operations."""
+    def compute(self, inputs: tuple[Tensor, Tensor], wanted: Wanted) -> tuple[Tensor, Tensors]:
+        value, self._gradients = self._accumulate(*inputs, wanted)
+        return value, []
+
+    def differentiate(
+        self, inputs: tuple[Tensor, Tensor], kept: Tensors, outer: tuple[Tensor], wanted: Wanted
+    ) -> Tensors:
+        if self._gradients is None:  # backward was called before, and the gradients belong to that call
+            self._gradients = self._accumulate(*inputs, wanted)[1]
+        gradients, self._gradients = self._gradients, None
+        is_one = outer[0].device.type == "cpu" and float(outer[0]) == 1.0
+        return [g if g is None or is_one else g.mul_(outer[0]) for g in gradients]
+
+    def compute_plainly(self, vectors: Tensor, x: Tensor) -> Tensor:
+        """Compute the value from all scores at once."""
         if self._shard is not None:
             raise RuntimeError("second derivatives need all class vectors in one process; do not shard the classes")
         y = normalize(vectors) if self._unit else vectors
         return self._reduce(self._program.evaluate_whole(y, x))
 
-    def accumulate(self, vectors: Tensor, x: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor, list[Tensor | None]]:
+    def _accumulate(self, vectors: Tensor, x: Tensor, wanted: Wanted) -> tuple[Tensor, list[Tensor | None]]:
         """Compute the value, and the gradients by class vectors and samples that are wanted."""
-        total, program = x.new_zeros(()), self._program
+        x, program = x.detach(), self._program
+        total = x.new_zeros(())
         by_vectors = torch.empty_like(vectors) if wanted[0] else None
         by_samples = torch.zeros_like(x) if wanted[1] else None
         for chunk in ClassVectors(vectors).plan(x.shape[0]):
@@ -90,27 +104,3 @@ class _Stream:
         if self._counts is None:
             return terms.values.sum()
         return terms._replace(counts=self._counts.to(terms.sums)).mean()
-
-
-class _StreamedTerms(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, stream: _Stream, vectors: Tensor, x: Tensor) -> Tensor:
-        value, ctx.gradients = stream.accumulate(vectors, x.detach(), ctx.needs_input_grad[1:])
-        ctx.save_for_backward(vectors, x)
-        ctx.stream = stream
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        vectors, x = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated: this needs all scores at once
-            requested = [t for t, w in zip((vectors, x), wanted, strict=True) if w]
-            value = ctx.stream.compute_whole(vectors, x)
-            slopes = iter(torch.autograd.grad(value, requested, outer[0], create_graph=True))
-            return None, *[next(slopes) if w else None for w in wanted]
-        if ctx.gradients is None:  # backward was called before, and the gradients belong to that call
-            ctx.gradients = ctx.stream.accumulate(vectors, x, wanted)[1]
-        gradients, ctx.gradients = ctx.gradients, None
-        is_one = outer[0].device.type == "cpu" and float(outer[0]) == 1.0
-        return None, *[g if g is None or is_one else g.mul_(outer[0]) for g in gradients]

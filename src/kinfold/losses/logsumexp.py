@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.pairs.masks import HUGE, get_columns, get_excluded, mask_to_float
+from kinfold.pairs.row_function import RowResult, compute_rows
 
 
 def softplus(x: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ from torch import Tensor, relu
 from torch.nn.functional import threshold
 
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs.distances import Distance
 from kinfold.pairs.masks import HUGE, gather_few, mask_out, mask_to_float
+from kinfold.pairs.row_function import RowResult, compute_rows
 
 
 def ranked_list(

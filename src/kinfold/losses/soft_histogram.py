@@ -1,12 +1,10 @@
 """Differentiable histograms: each value is split between its two nearest nodes."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from kinfold.pairs.fast_function import FastFunction, Tensors, Wanted
 from kinfold.pairs.masks import mask_to_float
-from kinfold.pairs.transforms import is_transformed
 
 
 def soft_histogram(positions: Tensor, mask: Tensor, nodes: int) -> Tensor:
@@ -27,9 +25,7 @@ def soft_histogram(positions: Tensor, mask: Tensor, nodes: int) -> Tensor:
         >>> soft_histogram(torch.tensor([[0.25, 2.0]]), torch.tensor([[True, True]]), 3)
         tensor([[0.7500, 0.2500, 1.0000]])
     """
-    if is_transformed():
-        return _histogram(positions, mask, nodes)
-    histogram: Tensor = _SoftHistogram.apply(positions, mask, nodes)  # type: ignore[no-untyped-call]
+    histogram: Tensor = _SoftHistogram(nodes)(positions, mask)
     return histogram
 
 
@@ -48,30 +44,31 @@ def _lower_node(inside: Tensor, nodes: int) -> Tensor:
     return inside.long().clamp_(0, max(nodes - 2, 0))
 
 
-class _SoftHistogram(torch.autograd.Function):
+class _SoftHistogram(FastFunction):
     """Linear between nodes: the derivative of an entry is the difference of the outer gradients at its two nodes."""
 
-    @staticmethod
-    def forward(positions: Tensor, mask: Tensor, nodes: int) -> Tensor:
-        inside = positions.clamp(0, nodes - 1)
-        lower = _lower_node(inside, nodes)
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+
+    def compute(self, inputs: tuple[Tensor, Tensor], wanted: Wanted) -> tuple[Tensor, Tensors]:
+        positions, mask = inputs
+        inside = positions.clamp(0, self._nodes - 1)
+        lower = _lower_node(inside, self._nodes)
         weight = mask_to_float(mask, positions)
         upper_share = (inside - lower) * weight
-        counts = torch.zeros(positions.shape[0], nodes + 1, dtype=positions.dtype, device=positions.device)
+        counts = torch.zeros(positions.shape[0], self._nodes + 1, dtype=positions.dtype, device=positions.device)
         counts.scatter_add_(1, lower, weight - upper_share)
         counts[:, 1:].scatter_add_(1, lower, upper_share)
-        return counts[:, :nodes].contiguous()
+        return counts[:, : self._nodes].contiguous(), []
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        positions, mask, nodes = inputs
-        ctx.save_for_backward(positions, mask)
-        ctx.nodes = nodes
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        positions, mask = ctx.saved_tensors
+    def differentiate(
+        self, inputs: tuple[Tensor, Tensor], kept: Tensors, outer: tuple[Tensor], wanted: Wanted
+    ) -> Tensors:
+        positions, mask = inputs
         step = torch.nn.functional.pad(outer[0].diff(dim=1), (0, 1))  # (B, nodes), zero after the last node
-        lower = _lower_node(positions, ctx.nodes)
-        is_inside = mask & (positions > 0) & (positions < ctx.nodes - 1)
-        return torch.where(is_inside, step.gather(1, lower), 0.0), None, None
+        lower = _lower_node(positions, self._nodes)
+        is_inside = mask & (positions > 0) & (positions < self._nodes - 1)
+        return [torch.where(is_inside, step.gather(1, lower), 0.0), None]
+
+    def compute_plainly(self, positions: Tensor, mask: Tensor) -> Tensor:
+        return _histogram(positions, mask, self._nodes)

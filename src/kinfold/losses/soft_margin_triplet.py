@@ -5,7 +5,6 @@ from torch import Tensor
 
 from kinfold.losses.logsumexp import softplus
 from kinfold.losses.loss import Loss, Reduction
-from kinfold.losses.row_function import RowResult, compute_rows
 from kinfold.losses.swapped_triplets import find_farther, list_swapped
 from kinfold.losses.terms import ScoredPairs, Terms
 from kinfold.pairs import PairBatch, Quadruplets, Triplets
@@ -13,6 +12,7 @@ from kinfold.pairs.distances import Distance
 from kinfold.pairs.index_tuples import Tuples
 from kinfold.pairs.masks import count, list_columns, mask_to_float
 from kinfold.pairs.measures import safe_sqrt
+from kinfold.pairs.row_function import RowResult, compute_rows
 
 # Factors of a product that cannot overflow: each is at most 1 + e^4, and their logarithm costs more than they do.
 _FACTORS = 16

@@ -1,6 +1,6 @@
 """Value and gradient of a loss in one pass over the tiles of its matrix of pairs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from kinfold.losses.scoring import ScoreTile
 from kinfold.losses.tile_step import TileGradient, differentiate_tile
 from kinfold.losses.tiles import Tile
 from kinfold.losses.totals import TileObjective, Total
+from kinfold.pairs.fast_function import FastFunction, Tensors, Wanted
 
 if TYPE_CHECKING:
     from kinfold.losses.engine import PairProgram
@@ -20,33 +21,40 @@ def compute_with_gradient(
     program: "PairProgram", x: Tensor, y: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Compute what `PairProgram.compute` does, differentiable by the operands and the parameters."""
-    value, has_terms = _Tiled.apply(program, x, None if y is x else y, *parameters)  # type: ignore[no-untyped-call]
-    return value, has_terms
+    tiled = _Tiled(program)
+    value = tiled(x, None if y is x else y, *parameters)
+    return value, tiled.has_terms
 
 
-class _Tiled(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, program: "PairProgram", x: Tensor, y: Tensor | None, *parameters: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ctx.wanted = ctx.needs_input_grad[1:]
+class _Tiled(FastFunction):
+    """The value of a batch.
+
+    Attributes:
+        has_terms: Whether the last value has terms.
+    """
+
+    has_terms: Tensor
+
+    def __init__(self, program: "PairProgram") -> None:
+        self._program = program
+
+    def compute(self, inputs: Any, wanted: Wanted) -> tuple[Tensor, Tensors]:
+        x, y, *parameters = inputs
         with torch.enable_grad():
             total, gradients = _accumulate(
-                program, x.detach(), None if y is None else y.detach(), parameters, ctx.wanted
+                self._program, x.detach(), None if y is None else y.detach(), parameters, wanted
             )
-        ctx.program = program
-        ctx.save_for_backward(x, y, *parameters, *gradients)
-        value, has_terms = total.reduce(), total.has_terms()
-        ctx.mark_non_differentiable(has_terms)
-        return value, has_terms
+        self.has_terms = total.has_terms()
+        return total.reduce(), gradients
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        number = len(ctx.wanted)
-        inputs, gradients = ctx.saved_tensors[:number], ctx.saved_tensors[number:]
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated: this needs the whole matrix
-            return None, *_differentiate_whole(ctx.program, inputs, ctx.wanted, outer[0])
-        return None, *[None if gradient is None else gradient * outer[0] for gradient in gradients]
+    def differentiate(self, inputs: Any, kept: Tensors, outer: tuple[Tensor], wanted: Wanted) -> Tensors:
+        return [None if gradient is None else gradient * outer[0] for gradient in kept]
+
+    def compute_plainly(self, x: Tensor, y: Tensor | None, *parameters: Tensor) -> Tensor:
+        """Needs the whole matrix."""
+        terms = self._program.evaluate_whole(x, x if y is None else y)
+        is_mean = self._program.loss.reduction == "mean" or self._program.loss.kind == "batch"
+        return terms.mean() if is_mean else terms.values.sum()
 
 
 def _accumulate(
@@ -144,19 +152,3 @@ def _combine(gradients: list[list[Tensor | None]], factors: Tensor) -> list[Tens
             if total is not None and part is not None:
                 total.addcmul_(part, factor)
     return [None if total is None else total.contiguous() for total in combined]
-
-
-def _differentiate_whole(
-    program: "PairProgram", inputs: Sequence[Tensor | None], wanted: Sequence[bool], outer: Tensor
-) -> Iterator[Tensor | None]:
-    """Gradients by x, y and the parameters, with a graph."""
-    # views, so that the gradients of x and y are separate if they are one tensor
-    x, y = (None if t is None else t.view_as(t) for t in inputs[:2])
-    assert x is not None
-    terms = program.evaluate_whole(x, x if y is None else y)
-    is_mean = program.loss.reduction == "mean" or program.loss.kind == "batch"
-    value = terms.mean() if is_mean else terms.values.sum()
-    leaves = [t if w else None for t, w in zip((x, y, *inputs[2:]), wanted, strict=True)]
-    requested = [leaf for leaf in leaves if leaf is not None]
-    slopes = iter(torch.autograd.grad(value, requested, outer, create_graph=True, allow_unused=True))
-    return (None if leaf is None else next(slopes) for leaf in leaves)

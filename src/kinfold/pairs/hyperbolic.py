@@ -12,7 +12,6 @@ product loses its digits, and m is computed from differences, (|u - v|^2 - (u_0 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from torch import Tensor
 from kinfold.pairs.gather import gather_minkowski
 from kinfold.pairs.measures import measure_lengths, normalize
 from kinfold.pairs.near_pairs import PairFilter, list_near, near_limit, too_many_to_gather
+from kinfold.pairs.row_function import RowResult, compute_rows
 from kinfold.pairs.transforms import is_transformed
 
 # sqrt(c) times the longest tangent vector: products of points this far out keep enough digits in float32
@@ -95,11 +95,7 @@ class Hyperbolic:
 
 def acosh_of_excess(excess: Tensor) -> Tensor:
     """acosh(1 + m), exact for small m; its gradient at zero is zero instead of infinite."""
-    if is_transformed():
-        excess = excess.clamp(min=torch.finfo(excess.dtype).eps ** 2)  # as in `safe_sqrt`
-        return (excess + _measure_sinh(excess)).log1p()
-    distance: Tensor = _Acosh.apply(excess)  # type: ignore[no-untyped-call]
-    return distance
+    return compute_rows(excess, _compute_acosh, _compute_acosh_plainly)
 
 
 def _measure_sinh(excess: Tensor) -> Tensor:
@@ -107,23 +103,23 @@ def _measure_sinh(excess: Tensor) -> Tensor:
     return (excess * (excess + 2.0)).sqrt()
 
 
-class _Acosh(torch.autograd.Function):
-    """The distance in one pass of its derivative, which is 1 / sinh d."""
+def _compute_acosh(excess: Tensor) -> RowResult:
+    """The derivative is 1 / sinh d."""
+    smallest = _find_smallest_excess(excess)
+    clamped = excess.clamp(min=smallest)
+    sinh = _measure_sinh(clamped)
+    distance = (clamped + sinh).log1p_()  # asinh(sinh) takes ten times as long
+    return RowResult(distance, sinh.reciprocal_().masked_fill_(excess < smallest, 0.0))
 
-    @staticmethod
-    def forward(ctx: Any, excess: Tensor) -> Tensor:
-        ctx.smallest = torch.finfo(excess.dtype).eps ** 2
-        clamped = excess.clamp(min=ctx.smallest)
-        sinh = _measure_sinh(clamped)
-        ctx.save_for_backward(excess, sinh)
-        return (clamped + sinh).log1p_()  # asinh(sinh) takes ten times as long
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        excess, sinh = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
-            sinh = _measure_sinh(excess.clamp(min=ctx.smallest))
-        return (outer[0] / sinh).masked_fill(excess < ctx.smallest, 0.0)
+def _compute_acosh_plainly(excess: Tensor) -> Tensor:
+    excess = excess.clamp(min=_find_smallest_excess(excess))
+    return (excess + _measure_sinh(excess)).log1p()
+
+
+def _find_smallest_excess(excess: Tensor) -> float:
+    """As in `safe_sqrt`."""
+    return torch.finfo(excess.dtype).eps ** 2
 
 
 def measure_time(u: Tensor) -> Tensor:

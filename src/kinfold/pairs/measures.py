@@ -4,14 +4,12 @@ Every measure has finite gradients everywhere, also where two embeddings are equ
 `rows=True` row i of `x` is compared with row i of `y`, and the result is (B,).
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kinfold.pairs.fast_function import FastFunction, Tensors, Wanted
 from kinfold.pairs.near_pairs import PairFilter, near_limit, recompute_near
-from kinfold.pairs.transforms import is_transformed
 
 _ZERO_NORM = 1e-12
 
@@ -38,9 +36,9 @@ def normalize(x: Tensor) -> Tensor:
     """
     if x.shape[-1] == 0:
         return x
-    if is_transformed() or x.device.type != "cpu":  # looking at the lengths would make the host wait for the device
+    if x.device.type != "cpu":  # looking at the lengths would make the host wait for the device
         return _normalize(x)
-    unit: Tensor = _NormalizeRows.apply(x)  # type: ignore[no-untyped-call]
+    unit: Tensor = _NormalizeRows()(x)
     return unit
 
 
@@ -79,32 +77,31 @@ def _has_usual_lengths(length: Tensor) -> bool:
     return float(low) > 1e-6 and float(high) < 1e15
 
 
-class _NormalizeRows(torch.autograd.Function):
+class _NormalizeRows(FastFunction):
     """`_normalize` in two passes over the data each way, for rows of usual length."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def compute(self, inputs: tuple[Tensor], wanted: Wanted) -> tuple[Tensor, Tensors]:
+        (x,) = inputs
         length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        ctx.is_direct = _has_usual_lengths(length)
-        if not ctx.is_direct:
-            ctx.save_for_backward(x)
-            return _normalize(x)
+        if not _has_usual_lengths(length):
+            return _normalize(x), []
         inverse = length.reciprocal_()
         unit = x * inverse
-        ctx.save_for_backward(x, unit, inverse)
-        return unit
+        return unit, [unit, inverse]
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        x, *saved = ctx.saved_tensors
-        create_graph = torch.is_grad_enabled()  # the gradient itself is to be differentiated
-        if create_graph or not ctx.is_direct:
+    def differentiate(
+        self, inputs: tuple[Tensor], kept: tuple[Tensor, ...], outer: tuple[Tensor], wanted: Wanted
+    ) -> Tensors:
+        if not kept:
             with torch.enable_grad():
-                leaf = x.view_as(x) if create_graph else x.detach().requires_grad_()
-                return torch.autograd.grad(_normalize(leaf), leaf, outer[0], create_graph=create_graph)
-        unit, inverse = saved
+                leaf = inputs[0].detach().requires_grad_()
+                return torch.autograd.grad(_normalize(leaf), leaf, outer[0])
+        unit, inverse = kept
         along = torch.linalg.vecdot(outer[0], unit).unsqueeze(-1)
-        return torch.addcmul(outer[0], unit, along, value=-1.0).mul_(inverse)
+        return [torch.addcmul(outer[0], unit, along, value=-1.0).mul_(inverse)]
+
+    def compute_plainly(self, x: Tensor) -> Tensor:
+        return _normalize(x)
 
 
 def dot(x: Tensor, y: Tensor, *, rows: bool = False) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from kinfold.losses.row_function import RowResult, compute_rows
+from kinfold.pairs.row_function import RowResult, compute_rows
 from tests.problems import generator
 
 X = torch.randn(3, 5, generator=generator(0), dtype=torch.float64)
