@@ -35,6 +35,7 @@ def make_way(way: str, name: str, num_classes: int, dim: int) -> Any:
         "torch.compile(loss)": torch.compile,
         "kinfold.losses.compile(loss)": kinfold.losses.compile,
     }
+    torch._dynamo.reset()  # it compiles one function for a few losses only
     loss = make(name, {}, None, num_classes, dim)
     return compilers[way](loss) if way in compilers else loss
 

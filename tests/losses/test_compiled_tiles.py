@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kinfold
-from kinfold.losses import compiled_tiles, tiles
+from kinfold.losses import compiled_tiles, engine, tiles
 from tests.problems import LOSSES, batch, draws, generator, gradient, has_proxies, make
 
 SIZES = (4, 3, 1, 4, 2, 4, 3, 4)  # few positives per anchor, so that their columns are known
@@ -173,3 +173,15 @@ def test_the_usual_compiler(monkeypatch):
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(slope, plain_slope, rtol=1e-4, atol=1e-6)
     assert count_compiled(loss)
+
+
+@pytest.mark.parametrize(("name", "is_square"), [("dro-topk", False), ("dro-kl-ball", False), ("margin", True)])
+def test_only_losses_that_are_compiled_have_square_tiles(name, is_square, monkeypatch):
+    seen = []
+    original = tiles.plan_triangle
+    monkeypatch.setattr(
+        engine, "plan_triangle", lambda *args, **options: seen.append(options) or original(*args, **options)
+    )
+    gradient(kinfold.losses.compile(make(name)), X, Y)
+    assert seen
+    assert {options["is_square"] for options in seen} == {is_square}

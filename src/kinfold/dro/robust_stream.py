@@ -7,7 +7,7 @@ tiles adds up the gradient.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -102,7 +102,10 @@ class RobustStream:
     @property
     def inner(self) -> PairProgram:
         """The pair loss with the batch."""
-        return replace(self.outer, loss=self.pair_loss, terms=self.pair_loss.terms)
+        outer = self.outer
+        return _PairLossProgram(
+            self.pair_loss, outer.batch, outer.source, self.pair_loss.terms, is_sorted=outer.is_sorted
+        )
 
     def count_copies(self) -> int:
         """How many entries of the matrix of pairs an entry of a tile stands for."""
@@ -208,6 +211,15 @@ class RobustStream:
 def _count_sample(pairs: int) -> int:
     """How many losses are used of a sample of so many pairs."""
     return min(_MOST_SAMPLE_LOSSES, max(_SAMPLE_LOSSES, int(pairs * _SAMPLE_SHARE)))
+
+
+@dataclass(frozen=True)
+class _PairLossProgram(PairProgram):
+    """The pair loss of a stream, whose tiles are read for values alone."""
+
+    @property
+    def is_plain(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

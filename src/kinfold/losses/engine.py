@@ -49,7 +49,7 @@ class PairProgram:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the terms depend on the batch and on the options of the loss only."""
+        """Whether the terms depend on the batch and on the options of the loss only. Others are not compiled."""
         return True
 
     def uses_triangle(self) -> bool:
@@ -72,7 +72,7 @@ class PairProgram:
         if self.loss.whole_classes:
             return plan_classes(self._class_sizes(), self.source.shape[1]) if self.is_sorted else [Tile()]
         if self.uses_triangle():
-            return plan_triangle(self.batch.anchors.shape[0], is_square=self.loss.compiles_tiles)
+            return plan_triangle(self.batch.anchors.shape[0], is_square=self.loss.compiles_tiles and self.is_plain)
         return plan_rows(self.batch.anchors.shape[0], self.batch.references.shape[0])
 
     def _class_sizes(self) -> list[int]:
