@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import kinfold
 from kinfold import Gallery, Run
 from kinfold.embedding import fingerprint_run
-from kinfold.gallery import adding, folder
+from kinfold.gallery import adding, exact_search, folder
 from kinfold.gallery.exact_search import search_chunks
 from kinfold.metrics import neighbors
 from tests.cli.runs import feature_file, feature_run
@@ -58,6 +58,15 @@ def test_search_over_chunks_equals_a_float64_sort_with_ties(sizes, dim, k, level
     order = exact.sort(dim=1, descending=True, stable=True)
     assert torch.equal(indices, order.indices[:, :k])
     assert torch.equal(scores, order.values[:, :k])
+
+
+def test_few_rows_are_scored_in_float64(monkeypatch):
+    counts = []
+    score = exact_search.score_rows
+    monkeypatch.setattr(exact_search, "score_rows", lambda *args: counts.append(len(args[2])) or score(*args))
+    unit = torch.nn.functional.normalize(rows(2000, 16))
+    search_chunks(unit[:50], [unit], 5)
+    assert sum(counts) < 50 * 6
 
 
 def test_too_many_ties_are_searched_in_smaller_blocks(monkeypatch):
@@ -160,7 +169,11 @@ def test_wrong_input_is_refused_and_changes_nothing(gallery, tmp_path):
         (lambda: gallery.remove(), "ids or the labels"),
         (lambda: gallery.remove(ids=["id1"], labels=["c1"]), "ids or the labels"),
         (lambda: Gallery.open(tmp_path), "is not a gallery"),
-        (lambda: Gallery.create(gallery.folder, dim=3), "is not empty"),
+        (
+            lambda: Gallery.create(gallery.folder, dim=3),
+            "is not empty: add to it with `kinfold gallery add`, or choose",
+        ),
+        (lambda: Gallery.create(gallery.folder.parent, dim=3), "is not empty: choose another folder"),
         (lambda: Gallery.create(tmp_path / "new"), "dim="),
         (lambda: Gallery.create(tmp_path / "new", dim=0), "at least 1"),
     ]:

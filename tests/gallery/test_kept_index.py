@@ -92,6 +92,27 @@ def test_a_query_whose_neighbors_were_all_removed_is_searched_exactly(gallery):
     assert gallery.search(query, 3, approximate=True).ids == find_by_hand(gallery, query, 3)
 
 
+def test_only_queries_with_too_few_neighbors_are_searched_exactly(gallery, monkeypatch):
+    searched = []
+    monkeypatch.setattr(kept_index, "search_chunks", lambda *arguments: searched.append(arguments))
+    gallery.search(gallery.embeddings()[:8], 3, approximate=True)
+    assert searched == []
+
+
+def test_an_index_is_opened_once_until_it_changes(gallery, monkeypatch):
+    opened = []
+    read = kept_index.read
+    monkeypatch.setattr(kept_index, "read", lambda *args: opened.append(1) or read(*args))
+    query = rows(1, seed=8)
+    gallery.search(query, 2, approximate=True)
+    gallery.add(rows(1, seed=9), ["late"], ["late"])
+    gallery.search(query, 2, approximate=True)
+    assert len(opened) == 1
+    gallery.drop_index()
+    with pytest.raises(ValueError, match="index"):
+        gallery.search(query, 2, approximate=True)
+
+
 def test_replaced_items_are_found_under_their_new_vectors(gallery):
     moved = rows(3, seed=6)
     gallery.add(moved, ["moved"] * 3, ["id0", "id1", "id2"], existing="replace")
