@@ -239,7 +239,8 @@ class SearchIndex:
         if re.fullmatch(r"#[0-9]+", query) or (re.fullmatch(r"[0-9]+", query) and not path.exists()):
             return self._take_item(int(query.removeprefix("#")))
         if not path.is_file():
-            raise ValueError(f"{describe_missing(query)}; a query is an image, an .npy file, or '#17' for an item")
+            missing = f"{query} is a folder" if path.is_dir() else describe_missing(query)
+            raise ValueError(f"{missing}; a query is an image, an .npy file, or '#17' for an item")
         if path.suffix.lower() == ".npy":
             return self._embed_array(path)
         if self.run.pipeline is None:

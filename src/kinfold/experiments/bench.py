@@ -26,6 +26,7 @@ from kinfold.experiments.tables import (
 )
 from kinfold.files.atomic import write_text
 from kinfold.files.documents import nan_to_null
+from kinfold.files.paths import describe_missing
 from kinfold.optional import import_optional
 from kinfold.training.config.parsing import parse_table
 from kinfold.training.loop.selection import is_better
@@ -65,6 +66,8 @@ class Bench:
             ValueError: The folder is not that of a bench, or its suite is damaged.
         """
         bench_folder = BenchFolder(folder)
+        if not bench_folder.path.exists():
+            raise ValueError(describe_missing(bench_folder.path, "folder"))
         if not bench_folder.started:
             raise ValueError(f"{bench_folder.path} is not the folder of a bench: it has no {bench_folder.suite.name}")
         try:

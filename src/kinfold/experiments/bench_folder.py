@@ -98,6 +98,8 @@ class BenchFolder:
     def lock(self) -> Iterator[None]:
         """Hold the folder, so that no other bench runs in it."""
         advice = "choose a folder you may write to"
+        if self.path.is_file():
+            raise ValueError(f"{self.path} is a file: name a folder")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

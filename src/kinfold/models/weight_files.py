@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from kinfold import registry
 from kinfold.models.backbone import Backbone
 
 SHOWN = 4  # keys in an error message
@@ -71,7 +72,7 @@ def load_weights(backbone: Backbone, path: Path | str) -> None:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file by name; a pickle that would run code is refused."""
     if not path.is_file():
-        raise ValueError(f"there is no weight file {path}")
+        raise ValueError(f"there is no weight file {path}{registry.suggest(str(path), ['imagenet'])}")
     if path.suffix == ".safetensors":
         try:
             content: object = load_file(path)
