@@ -177,11 +177,11 @@ def test_the_usual_compiler(monkeypatch):
 
 @pytest.mark.parametrize(("name", "is_square"), [("dro-topk", False), ("dro-kl-ball", False), ("margin", True)])
 def test_only_losses_that_are_compiled_have_square_tiles(name, is_square, monkeypatch):
-    seen = []
+    calls = []
     original = tiles.plan_triangle
     monkeypatch.setattr(
-        engine, "plan_triangle", lambda *args, **options: seen.append(options) or original(*args, **options)
+        engine, "plan_triangle", lambda *args, **options: calls.append(options) or original(*args, **options)
     )
     gradient(kinfold.losses.compile(make(name)), X, Y)
-    assert seen
-    assert {options["is_square"] for options in seen} == {is_square}
+    assert calls
+    assert {options["is_square"] for options in calls} == {is_square}
