@@ -21,7 +21,11 @@ from kinfold.data.folds import SHIFTS
 from kinfold.experiments import Bench, Interval, Suite, compare_methods, compute_interval, run_bench
 
 METHODS: dict[str, dict[str, Any]] = {
-    "untrained": {"loss": {"name": "contrastive"}, "model": {"head": "identity"}, "training": {"steps": 0}},
+    "untrained": {
+        "loss": {"name": "contrastive"},
+        "model": {"head": "identity", "init": "random"},
+        "training": {"steps": 0},
+    },
     "half-whiten": {"loss": {"name": "contrastive"}, "model": {"init": "half-whiten"}, "training": {"steps": 0}},
     "contrastive": {"loss": {"name": "contrastive"}},
     "margin": {"loss": {"name": "margin"}, "miner": {"name": "distance-weighted"}},
@@ -32,7 +36,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Run the benches and print the table."""
+    """Run the benches and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True, help="a feature file")
     parser.add_argument("--out", type=Path, default=Path("results/shift"))
@@ -41,7 +45,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
     options = parser.parse_args()
-    distances = [shift.distance for shift in make_shifts(average_classes(load("features", options.root)))]
+    dataset = load("features", options.root)
+    distances = [shift.distance for shift in make_shifts(average_classes(dataset))]
     benches = []
     for protocol in SHIFTS:
         suite = Suite(
@@ -50,7 +55,7 @@ def main() -> None:
             seeds=list(range(options.seeds)),
             base={"recipe": "features", "training": {"steps": options.steps}},
             data=[{"name": "features", "data": {"name": "features", "root": str(options.root.resolve())}}],
-            method=[{"name": name, **tables} for name, tables in METHODS.items()],
+            method=list_methods(len(dataset.items[0])),
         )
         run_bench(suite, options.out / protocol, jobs=options.jobs)
         benches.append(Bench.open(options.out / protocol))
@@ -58,6 +63,15 @@ def main() -> None:
     print(text)
     if options.write:
         fill(PAGE, "shift", text)
+
+
+def list_methods(width: int) -> list[dict[str, Any]]:
+    """Return the methods of the suites for features of this width, which those without a head keep."""
+    methods = [{"name": name, **tables} for name, tables in METHODS.items()]
+    return [
+        {**m, "model": {**m["model"], "dim": width}} if m.get("model", {}).get("head") == "identity" else m
+        for m in methods
+    ]
 
 
 def format_tables(benches: list[Bench], distances: list[float]) -> str:

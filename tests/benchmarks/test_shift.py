@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from benchmarks.shift import METHODS, format_table
+from benchmarks.shift import METHODS, format_table, list_methods
 
 DISTANCES = [0.0, 0.5, 1.0]
 
@@ -29,3 +29,9 @@ def test_gains_are_shown_for_methods_that_train():
     assert "| gain in map@r, points | " in text
     assert "| untrained | " not in text
     assert "| margin | " in text
+
+
+def test_the_method_without_a_head_keeps_the_width_of_the_features():
+    models = {method["name"]: method.get("model", {}) for method in list_methods(1280)}
+    assert models["untrained"]["dim"] == 1280
+    assert all("dim" not in model for name, model in models.items() if name != "untrained")
