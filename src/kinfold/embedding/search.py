@@ -65,7 +65,7 @@ class SearchResult:
     Attributes:
         query: What was searched for.
         neighbors: The items.
-        scores: Their similarities, or distances where the run compares by Euclidean distance.
+        scores: Their similarities; distances where the run compares by Euclidean or hyperbolic distance.
         measure: "similarity" or "distance".
     """
 
