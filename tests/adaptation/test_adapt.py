@@ -1,5 +1,6 @@
 """`kinfold.adapt`: the ladder on small sets, what it returns, and what it refuses."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -239,8 +240,6 @@ def test_a_busy_machine_is_named_where_there_was_no_time(tmp_path, plan, monkeyp
 
 
 def test_later_repeats_measure_what_a_half_of_the_classes_keeps(tmp_path, plan):
-    import json
-
     plan(LINEAR)
     kinfold.adapt(*noisy_classes(), tmp_path / "run")
     records = tmp_path / "run" / "adaptation" / "records"
@@ -249,3 +248,15 @@ def test_later_repeats_measure_what_a_half_of_the_classes_keeps(tmp_path, plan):
     assert all(names == measured[4] for names in measured[4:])
     assert "as given" in measured[4] < measured[0]
     assert len(measured[4]) <= 1 + 3 * 2 * 3
+
+
+def test_the_time_of_a_measurement_counts_once_however_often_it_is_read(tmp_path):
+    from kinfold.adaptation.folder import AdaptationFolder
+    from kinfold.adaptation.recording import Recorder
+
+    folder = AdaptationFolder(tmp_path / "run")
+    folder.prepare()
+    for _ in range(2):  # of the process that measured, and of one that continues
+        recorder = Recorder(folder, ("recall@1",), lambda *_: None)
+        assert [recorder.remember("a", lambda: 3) for _ in range(3)] == [3, 3, 3]
+        assert recorder.seconds == json.loads((folder.records / "a.json").read_text())["seconds"] > 0

@@ -29,12 +29,15 @@ class Recorder:
         self.seconds = 0.0
         self._report, self._planned = report, planned
         self._total = 0.0
+        self._counted: set[str] = set()  # keys whose time is in `seconds`
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return the value of a measurement; computed once, then read from its file."""
         value, seconds = self.folder.remember(key, compute, time.perf_counter)
-        self.seconds += seconds
-        self._total += seconds
+        if key not in self._counted:  # both halves of the classes may ask for the same measurement
+            self._counted.add(key)
+            self.seconds += seconds
+            self._total += seconds
         return value
 
     def report(self, text: str, share: float) -> None:
