@@ -206,6 +206,8 @@ def desk(tmp_path, monkeypatch):
         (["gallery", "build", "g", "rows.npz", "--label"], "help: `kinfold gallery build --help` shows all"),
         (["upgrade", "RUN", "RUN", "--out", "x/map.safetensors"], "there is no folder x to write map.safetensors to"),
         (["search", "RUN", "photos"], "error: photos is a folder; a query is an image, an .npy file"),
+        (["calibrate", "RUN", "--far", "2"], "far must be above 0 and below 1, got 2.0"),
+        (["report", "photos"], "nor a folder of runs; kinfold train and kinfold adapt make runs"),
         (["board", "nowhere"], "error: there is no folder nowhere"),
         (["bench", "--resume", "nowhere"], "error: there is no folder nowhere"),
         (["demo", "--out", "rows.npz"], "error: rows.npz is a file: name a folder"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kinfold.calibration.result import SHAPE, Calibration
-from kinfold.calibration.thresholds import calibrate
+from kinfold.calibration.thresholds import calibrate, check_share
 from kinfold.data.dataset import Dataset
 from kinfold.embedding.encoders import EmbeddingRun, fingerprint_run
 from kinfold.embedding.kept import embed_items
@@ -34,6 +34,7 @@ def calibrate_run(
     Raises:
         ValueError: The split was trained on, or the run does not compare by cosine.
     """
+    check_share("far", far)  # before items are embedded
     if run.distance != "cosine":
         raise ValueError(f"calibration is of cosines, but the run {run.folder} compares by {run.distance} distance")
     name, dataset, selected = select_unseen(run, split)

@@ -79,10 +79,9 @@ def calibrate(
         >>> calibrate(rows, torch.arange(360) // 6, far=0.01).kind
         'estimate'
     """
+    check_share("far", far)
+    check_share("confidence", confidence)
     items = prepare_items(embeddings, labels)
-    for name, value in (("far", far), ("confidence", confidence)):
-        if not 0.0 < value < 1.0:
-            raise ValueError(f"{name} must be above 0 and below 1, got {value}")
     if new_classes is not None and new_classes < 2:
         raise ValueError(f"new_classes must be at least 2, got {new_classes}")
     if shots < 1 or any(size < 1 for size in gallery_sizes):
@@ -122,6 +121,12 @@ def calibrate(
         identification=estimate_thresholds(items, far, gallery_sizes, shots, generator),
         origin=origin or {},
     )
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise a ValueError unless a rate or a confidence lies between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must be above 0 and below 1, got {value}")
 
 
 def prepare_items(embeddings: Embeddings, labels: Labels) -> ClassItems:

@@ -168,7 +168,11 @@ def find_inputs(folder: Path | str) -> ReportInputs:
     if unreadable:
         raise ValueError(unreadable[0])
     benches = [path.parent.name for path in sorted(folder.glob("*/suite.toml"))]
-    advice = f"; it holds benches, give one of them: {', '.join(benches)}" if benches else ""
+    advice = (
+        f"; it holds benches, give one of them: {', '.join(benches)}"
+        if benches
+        else "; kinfold train and kinfold adapt make runs"
+    )
     raise ValueError(f"{folder} is neither a run, nor a bench, nor a folder of runs{advice}")
 
 
