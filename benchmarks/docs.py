@@ -11,6 +11,9 @@ python -m benchmarks.docs results/bench_drml.json
 python -m benchmarks.docs results/bench_catalog.json            # and bench_catalog_metrics.json
 python -m benchmarks.docs results/bench_precision.json
 python -m benchmarks.docs results/bench_runtime.json
+python -m benchmarks.docs results/bench_compiled.json
+python -m benchmarks.docs results/bench_large_batches.json
+python -m benchmarks.docs results/bench_proxies.json
 """
 
 import json
@@ -20,7 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import kinfold
-from benchmarks import catalog, cub_features, dro_runtime, evaluate, evaluate_classes, every_loss, precision, training
+from benchmarks import (
+    catalog,
+    compiled_losses,
+    cub_features,
+    dro_runtime,
+    evaluate,
+    evaluate_classes,
+    every_loss,
+    large_batches,
+    precision,
+    proxies,
+    training,
+)
 from benchmarks import data as data_bench
 from benchmarks.losses import VARIANTS, table
 
@@ -84,9 +99,16 @@ def main(source: Path) -> None:
     for kind, values in data.get("catalog", {}).items():
         text = f"{catalog.table(kind, values)}\n\nMeasured with {versions}."
         fill(DOCS.parent / CATALOG[kind], kind, text)
+    if "rows" in data:
+        fill(DOCS / "cost.md", "large", f"{large_batches.table(data['rows'])}\n\nMeasured with {versions}.")
+    if "class_vectors" in data:
+        fill(DOCS / "cost.md", "classes", f"{proxies.table(data)}\n\nMeasured with {versions}.")
     if "results" not in data:
         return
     results = data["results"]
+    if "ratios" in results[0]:
+        fill(DOCS / "cost.md", "floors", f"{compiled_losses.table(results)}\n\nMeasured with {versions}.")
+        return
     measured = {row["loss"] for row in results}
     for name in kinfold.list("losses"):
         page = DOCS / f"{name}.md"

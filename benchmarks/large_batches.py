@@ -14,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.timing import about
+
+Results = dict[str, dict[str, tuple[float, float]]]
 NAMES = ["similarity-margin", "contrastive", "margin", "multi-similarity", "supcon", "triplet", "lifted", "fastap"]
 NAMES += ["smooth-ap", "dro-max", "dro-topk", "dro-topk-pn", "dro-kl", "dro-kl-grouped", "dro-kl-ball", "dro-chi2"]
 SIZES = [2_048, 4_096, 8_192, 16_384, 32_768]
@@ -44,6 +47,15 @@ def measure(name: str, rows: int, dim: int, clock: str) -> tuple[float, float]:
     return float(seconds), float(memory)
 
 
+def table(results: Results) -> str:
+    """A line for each loss: seconds and GB above the inputs, by rows of the batch."""
+    sizes = [*next(iter(results.values()))]
+    lines = ["| loss | " + " | ".join(f"{int(rows):,}" for rows in sizes) + " |", "|---|" + "---:|" * len(sizes)]
+    for name, by_rows in results.items():
+        lines.append(f"| {name} | " + " | ".join(f"{s:.2f} s, {gb:.2f} GB" for s, gb in by_rows.values()) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=NAMES, help="losses to measure")
@@ -53,18 +65,16 @@ def main() -> None:
     parser.add_argument("--processor-time", action="store_true", help="processor time on one thread, not wall time")
     arguments = parser.parse_args()
     clock = "process_time" if arguments.processor_time else "perf_counter"
-    print("| loss |", *[f"{rows:,} |" for rows in arguments.sizes])
-    print("|---|", *["---:|" for _ in arguments.sizes])
-    results: dict[str, dict[int, tuple[float, float]]] = {}
+    results: Results = {}
     for name in arguments.only:
-        results[name] = {rows: measure(name, rows, arguments.dim, clock) for rows in arguments.sizes}
-        print(
-            f"| {name} |",
-            *[f"{seconds:.2f} s, {memory:.2f} GB |" for seconds, memory in results[name].values()],
-            flush=True,
-        )
+        results[name] = {str(rows): measure(name, rows, arguments.dim, clock) for rows in arguments.sizes}
+        lines = table({name: results[name]}).splitlines()
+        print("\n".join(lines if name == arguments.only[0] else lines[-1:]), flush=True)
+    about_run = {"clock": clock, **about()}
+    if arguments.processor_time:
+        about_run["threads"] = 1
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(results, indent=1))
+    arguments.json.write_text(json.dumps({"about": about_run, "rows": results}, indent=1))
 
 
 if __name__ == "__main__":

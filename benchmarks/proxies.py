@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -104,6 +105,16 @@ def compare(
     }
 
 
+def table(results: dict[str, Any]) -> str:
+    """Times of the products and of each loss."""
+    size = f"{results['classes']:,} classes x {results['dim']}, a batch of {results['batch']}"
+    lines = [f"| {size} | products | loss | ratio | least to greatest |", "|---|---:|---:|---:|---:|"]
+    for name, row in results["class_vectors"].items():
+        span = f"{row['least']:.2f} to {row['greatest']:.2f}"
+        lines.append(f"| {name} | {row['products']:.2f} s | {row['loss']:.2f} s | {row['ratio']:.2f} | {span} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=NAMES, help="losses to measure")
@@ -124,14 +135,13 @@ def main() -> None:
         subprocess.run([sys.executable, "-c", SAMPLED, *map(str, [*sizes, arguments.rounds])], check=True)
         return
     classes, dim = arguments.classes or 1_000_000, arguments.dim or 128
-    results: dict[str, object] = {"about": about(), "classes": classes, "dim": dim, "batch": arguments.batch}
-    print(f"{classes:,} classes x {dim}, batch of {arguments.batch}, {torch.get_num_threads()} threads")
-    print("| loss | products | loss | ratio | least to greatest |\n|---|---:|---:|---:|---:|")
+    rows: dict[str, dict[str, float]] = {}
+    results = {"about": {"clock": clock.__name__, **about()}, "classes": classes, "dim": dim}
+    results |= {"batch": arguments.batch, "class_vectors": rows}
     for name in arguments.only:
-        row = compare(name, classes, dim, arguments.batch, arguments.rounds, clock)
-        results[name] = row
-        span = f"{row['least']:.2f} to {row['greatest']:.2f}"
-        print(f"| {name} | {row['products']:.2f} s | {row['loss']:.2f} s | {row['ratio']:.2f} | {span} |", flush=True)
+        rows[name] = compare(name, classes, dim, arguments.batch, arguments.rounds, clock)
+        lines = table({**results, "class_vectors": {name: rows[name]}}).splitlines()
+        print("\n".join(lines if name == arguments.only[0] else lines[-1:]), flush=True)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(results, indent=1))
 
