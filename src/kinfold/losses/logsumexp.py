@@ -47,9 +47,9 @@ def _fast(values: Tensor, mask: Tensor | None, scale: float) -> RowResult:
     highest = _find_common_maximum(entries, scale)
     if highest is None:
         result, share = _softmax(scale * entries, inside)
-    else:
-        result, share = _softmax_below(highest, torch.add(entries.new_tensor(-highest), entries, alpha=scale), inside)
-    return RowResult(result, share.mul_(scale), index)
+        return RowResult(result, share if scale == 1.0 else share.mul_(scale), index)
+    below = torch.add(entries.new_tensor(-highest), entries, alpha=scale)
+    return RowResult(*_softmax_below(highest, below, inside, scale), index)
 
 
 def _find_common_maximum(values: Tensor, scale: float) -> float | None:
@@ -61,8 +61,8 @@ def _find_common_maximum(values: Tensor, scale: float) -> float | None:
     return max(ends) if max(ends) - min(ends) < span else None
 
 
-def _softmax_below(highest: float, scaled: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`_softmax` of rows from which their common maximum was subtracted, in half of its passes."""
+def _softmax_below(highest: float, scaled: Tensor, mask: Tensor | None, factor: float) -> tuple[Tensor, Tensor]:
+    """`_softmax` times a factor, of rows from which their common maximum was subtracted, in half of its passes."""
     share = scaled.exp_()
     excluded = None if mask is None else get_excluded(mask)
     if excluded is not None:
@@ -70,7 +70,7 @@ def _softmax_below(highest: float, scaled: Tensor, mask: Tensor | None) -> tuple
     elif mask is not None:
         share.mul_(mask_to_float(mask, share))
     total = share.sum(dim=1, keepdim=True)
-    share.mul_(total.clamp(min=torch.finfo(total.dtype).tiny).reciprocal())
+    share.mul_(torch.where(total > 0, factor / total, 0.0))
     return (total.log() + highest).clamp_(min=-HUGE).squeeze(1), share  # log 0 where nothing is inside
 
 

@@ -71,7 +71,10 @@ def _accumulate(
         factors = total.add(result.contribution, result.counts)
         if not gradients:
             gradients = [
-                [_make_zeros(t, len(tiles)) if w and t is not None else None for t, w in zip(inputs, wanted, strict=True)]
+                [
+                    _make_zeros(t, len(tiles)) if w and t is not None else None
+                    for t, w in zip(inputs, wanted, strict=True)
+                ]
                 for _ in result.slopes
             ]
         for k, (slopes, sums) in enumerate(zip(result.slopes, gradients, strict=True)):
