@@ -154,13 +154,15 @@ class ScoredPairs:
         """
         _check_shape(values, self.scores.shape, "per_side", "pair")
         sides = mask_to_float(self.positives, values), mask_to_float(self.negatives, values)
-        shares = sides if counted is None else tuple(side * counted for side in sides)
-        if self.weights is None:
-            counts = torch.stack([share.sum() for share in shares])
-        else:
-            values = values * self.weights
-            counts = torch.stack([(share * self.weights).sum() for share in shares])
-        sums = torch.stack([(values * side).sum() for side in sides])
+        weights = self.weights
+        if weights is not None:
+            values = values * weights
+        if counted is not None:
+            weights = counted.to(values.dtype) if weights is None else counted * weights
+        counts = torch.stack(
+            [(side if weights is None else torch.linalg.vecdot(side, weights)).sum() for side in sides]
+        )
+        sums = torch.stack([torch.linalg.vecdot(values, side).sum() for side in sides])
         return Terms(values, sums, counts, weighted=self.weights is not None)
 
     def per_sample(self, values: Tensor) -> Terms:

@@ -1,6 +1,6 @@
 """Threshold-consistent margin: only pairs beyond two fixed cosines count (Zhang et al., ICLR 2024)."""
 
-from torch import Tensor, relu
+from torch import Tensor
 
 from kinfold.losses.loss import Loss, Reduction
 from kinfold.losses.terms import ScoredPairs, Terms
@@ -36,7 +36,9 @@ def threshold_consistent_margin(
         tensor([[0.2000, 0.1000, 0.0000]])
     """
     positive, negative = mask_to_float(positives, similarity), mask_to_float(negatives, similarity)
-    return relu((negative - positive) * similarity + positive_threshold * positive - negative_threshold * negative)
+    sign = negative - positive
+    offset = positive.mul_(positive_threshold).sub_(negative, alpha=negative_threshold)
+    return (sign * similarity).add_(offset).relu_()
 
 
 class ThresholdConsistentMargin(Loss):
@@ -79,5 +81,7 @@ class ThresholdConsistentMargin(Loss):
             negative_threshold=self.negative_threshold,
         )
         active = values.detach().sign()
-        positive, negative = mask_to_float(pairs.positives, values), mask_to_float(pairs.negatives, values)
-        return pairs.per_side(values * (self.positive_weight * positive + self.negative_weight * negative), active)
+        if self.positive_weight != 1.0 or self.negative_weight != 1.0:
+            positive, negative = mask_to_float(pairs.positives, values), mask_to_float(pairs.negatives, values)
+            values = values * (self.positive_weight * positive + self.negative_weight * negative)
+        return pairs.per_side(values, active)
