@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import kinfold
 from kinfold.files.checksums import SHA256
 from kinfold.models import create
 from kinfold.papers import published
@@ -120,14 +121,26 @@ def inline(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("inline")
 def test_a_failed_row_is_reported_and_sets_the_exit_code(capsys, monkeypatch, features, tmp_path):
+    def fail(*_, **__):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(kinfold.dro.Robust, "forward", fail)
     code, out, _ = run(
         capsys,
         monkeypatch,
         *("reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--features", features),
-        *("--steps", "2", "--jobs", "1", "--out", tmp_path / "out", "--set", "loss.k=-1"),
+        *("--steps", "2", "--jobs", "1", "--out", tmp_path / "out"),
     )
     assert code == 1
     assert "failed: runs/cub/dro-topk-margin/seed-0/fold-0" in out
+
+
+@pytest.mark.usefixtures("inline")
+def test_an_option_that_the_loss_refuses_is_an_error_before_any_row(capsys, monkeypatch, features, tmp_path):
+    arguments = ["reproduce", "dro/table1", "--row", "dro-topk-margin", "--scale", "small", "--features", features]
+    code, _, errors = run(capsys, monkeypatch, *arguments, "--out", tmp_path / "out", "--set", "loss.k=-1")
+    assert code == 2
+    assert "dro-topk-margin on cub: k or effective, the number of entries, must be at least 1, got -1" in errors
 
 
 @pytest.mark.usefixtures("inline")
