@@ -1,6 +1,6 @@
 """Quadruplet loss: a triplet loss plus a second margin against a pair of two other classes (Chen et al., CVPR 2017)."""
 
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, relu
@@ -73,6 +73,13 @@ class Quadruplet(Loss):
                 "the quadruplet loss does not work on pairs: use a miner that draws triplets, or none; or pass "
                 "triplets (anchor, positive, negative) or kinfold.pairs.Quadruplets"
             )
+        if torch.compiler.is_compiling():  # random draws with plain operations take four times as long as the loss
+            from kinfold.losses.uncompiled import run_uncompiled
+
+            return cast("Tuples", run_uncompiled(self._draw, tuples, batch))
+        return self._draw(tuples, batch)
+
+    def _draw(self, tuples: Triplets | None, batch: PairBatch) -> Quadruplets:
         with torch.no_grad():
             triplets = self.miner.select(batch) if tuples is None else tuples
             assert isinstance(triplets, Triplets)
