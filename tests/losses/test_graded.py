@@ -124,3 +124,12 @@ def test_similarity_mixup_adds_an_item_between_any_two_of_a_class():
     assert close(loss(mixed[:N], y).item(), make("recall-at-k")(X, y).item())
     assert loss(mixed, labels).isfinite()
     assert loss(mixed, labels).item() != make("recall-at-k")(mixed, labels).item()
+
+
+def test_happier_leaves_out_anchors_without_negatives():
+    positives = torch.zeros(2, N, dtype=torch.bool)
+    positives[0, 2:5] = True
+    positives[1] = True
+    first = make("happier")(X[:1], ref_embeddings=X, relation=positives[:1])
+    assert first > 0
+    close(make("happier")(X[:2], ref_embeddings=X, relation=positives), first)
