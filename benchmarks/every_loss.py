@@ -47,12 +47,14 @@ SHORTENED = {
     ],
 }
 
-# the pipeline of the recipe `images` at 96 pixels instead of 224
-PIPELINES[SMALL_PHOTOS] = Pipeline(
-    Compose((RandomResizedCrop(96, resample=BICUBIC), RandomFlip())),
-    Compose((Resize(96, BICUBIC), CenterCrop(96))),
-    create_pipeline("efficientnet-lite").normalize,
-)
+
+def register_small_photos() -> None:
+    """Add the pipeline of the recipe `images` at 96 pixels instead of 224."""
+    PIPELINES[SMALL_PHOTOS] = Pipeline(
+        Compose((RandomResizedCrop(96, resample=BICUBIC), RandomFlip())),
+        Compose((Resize(96, BICUBIC), CenterCrop(96))),
+        create_pipeline("efficientnet-lite").normalize,
+    )
 
 
 def load(recipe: str, path: str | None) -> Dataset:
@@ -124,6 +126,7 @@ def parse_argument(argument: str) -> tuple[str, str, str | None]:
 
 
 def main() -> None:
+    register_small_photos()
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", nargs="+", help="a recipe and its data, as in features:cub=FEATURES.npz, or glyphs")
     parser.add_argument("--losses", default="", help="only these, with commas between them")
