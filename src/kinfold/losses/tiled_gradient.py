@@ -33,6 +33,7 @@ class _Tiled(FastFunction):
         has_terms: Whether the last value has terms.
     """
 
+    num_arguments = 2
     has_terms: Tensor
 
     def __init__(self, program: "PairProgram") -> None:

@@ -19,7 +19,14 @@ Wanted: TypeAlias = Sequence[bool]
 
 
 class FastFunction(ABC):
-    """A differentiable function of some tensors; an input may be None."""
+    """A differentiable function of some tensors; an input may be None.
+
+    Attributes:
+        num_arguments: How many of the first inputs `compute_plainly` uses as they are given, None for all. The others
+            are parameters that it reads from a module.
+    """
+
+    num_arguments: int | None = None
 
     @abstractmethod
     def compute(self, inputs: Any, wanted: Wanted) -> tuple[Outputs, Tensors]:
@@ -63,7 +70,10 @@ class _Fast(torch.autograd.Function):
 
 
 def _differentiate_plainly(function: FastFunction, inputs: Tensors, outer: Sequence[Tensor], wanted: Wanted) -> Tensors:
-    requested = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if tensor is not None and is_wanted]
-    outputs = function.compute_plainly(*inputs)
+    # Views, because one input may have been computed from another: its gradient must not pass on to that one here.
+    number = len(inputs) if function.num_arguments is None else function.num_arguments
+    leaves = [*(None if t is None else t.view_as(t) for t in inputs[:number]), *inputs[number:]]
+    requested = [tensor for tensor, is_wanted in zip(leaves, wanted, strict=True) if tensor is not None and is_wanted]
+    outputs = function.compute_plainly(*leaves)
     slopes = iter(torch.autograd.grad(outputs, requested, outer, create_graph=True, allow_unused=True))
     return [next(slopes) if is_wanted else None for is_wanted in wanted]
